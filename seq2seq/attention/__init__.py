@@ -1,0 +1,1 @@
+"""The heart: masks, scoring functions and pooling, usable without the rest."""

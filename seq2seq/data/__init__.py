@@ -1,0 +1,1 @@
+"""Strings in, integer batches out; never a parameter or a gradient."""

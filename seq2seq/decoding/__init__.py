@@ -1,0 +1,1 @@
+"""Joins data and model: sentences in, translations out."""

@@ -1,0 +1,204 @@
+"""Sentences in, translations out, in the order in which they came."""
+
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from seq2seq.checkpoint import Checkpoint, load_checkpoint
+from seq2seq.config import DecodingConfig, ModelConfig, from_dict
+from seq2seq.data.batching import collate, pad_sources
+from seq2seq.data.side import Side, side_from_state
+from seq2seq.data.vocabulary import BOS, EOS, PAD, UNK
+from seq2seq.decoding.beam import beam_search
+from seq2seq.decoding.greedy import greedy_search
+from seq2seq.decoding.hypothesis import Hypothesis, Limits, length_penalty
+from seq2seq.model.decoder import Memory
+from seq2seq.model.encoder_decoder import EncoderDecoder, build_model
+from seq2seq.model.recurrence import RecurrentState
+
+NEVER_WRITTEN = [PAD, BOS]
+
+
+class Translation(NamedTuple):
+    """A target sentence, and where the model looked to write it."""
+
+    text: str  # detokenised
+    score: float  # log_prob / length_penalty(len(tokens))
+    log_prob: float  # of all tokens, in nats
+    source_tokens: list[str]  # S of them, EOS included
+    tokens: list[str]  # T of them, EOS included
+    alignment: NDArray[np.float32]  # weights, (T, S); each row sums to 1
+
+
+class SearchState(NamedTuple):
+    """State of a search in the model: the decoder's, and what it may read."""
+
+    decoder: RecurrentState
+    memory: Memory
+    sentences: Tensor  # the sentence that each row belongs to, (N,)
+
+    def select(self, rows: Tensor) -> "SearchState":
+        sentences = self.sentences.index_select(0, rows)
+        # Hypotheses mostly change places within their sentence, and the memory stays as it is.
+        same = torch.equal(sentences, self.sentences)
+        memory = self.memory if same else self.memory.select(rows)
+        return SearchState(self.decoder.select(rows), memory, sentences)
+
+
+class Translator:
+    """A model with the tokenizers and vocabularies of its two sides."""
+
+    def __init__(self, model: EncoderDecoder, source: Side, target: Side, config: DecodingConfig):
+        self.model = model
+        self.source = source
+        self.target = target
+        self.config = config
+
+    def translate(self, sentences: Sequence[str]) -> list[Translation]:
+        """Translation ``i`` is that of sentence ``i``; a blank sentence has an empty one."""
+        return [best[0] for best in self.translate_num_best(sentences, 1)]
+
+    def translate_num_best(
+        self, sentences: Sequence[str], num_best: int
+    ) -> list[list[Translation]]:
+        """Up to ``num_best`` translations of each sentence, best first."""
+        tokens = self.source.tokenizer.tokenize_many(sentences)
+
+        def search(rows: list[int]) -> list[list[Translation]]:
+            found = self._search([tokens[row] for row in rows], num_best)
+            return [[self._translation(tokens[row], hypothesis) for hypothesis in best]
+                    for row, best in zip(rows, found, strict=True)]  # fmt: skip
+
+        lengths = [(len(ids),) for ids in tokens]
+        results = self._in_batches(lengths, search)
+        nothing = Translation("", 0.0, 0.0, ["</s>"], ["</s>"], np.ones((1, 1), np.float32))
+        return [best if source else [nothing]
+                for source, best in zip(tokens, results, strict=True)]  # fmt: skip
+
+    def force(self, pairs: Sequence[tuple[str, str]]) -> list[Translation]:
+        """The model's own score and alignment of given translations (teacher forcing)."""
+        sources = self.source.tokenizer.tokenize_many([source for source, _ in pairs])
+        targets = self.target.tokenizer.tokenize_many([target for _, target in pairs])
+
+        def score(rows: list[int]) -> list[Translation]:
+            source_ids = [self.source.vocabulary.ids(sources[row]) for row in rows]
+            target_ids = [self.target.vocabulary.ids(targets[row]) for row in rows]
+            scored = self._force(source_ids, target_ids)
+            return [
+                Translation(
+                    pairs[row][1],
+                    log_prob / length_penalty(len(targets[row]) + 1, self.config.length_penalty),
+                    log_prob,
+                    [*sources[row], "</s>"],
+                    [*targets[row], "</s>"],
+                    weights[: len(targets[row]) + 1, : len(sources[row]) + 1],
+                )
+                for row, (log_prob, weights) in zip(rows, scored, strict=True)
+            ]
+
+        lengths = [(len(target), len(source)) for source, target in zip(sources, targets, strict=True)]
+        return self._in_batches(lengths, score)
+
+    def _in_batches(self, lengths: Sequence[tuple[int, ...]], work: Callable) -> list:
+        """Do ``work`` on batches of similar length, and put the results back in order."""
+        order = sorted(range(len(lengths)), key=lambda row: lengths[row])
+        results: list = [None] * len(order)
+        was_training = self.model.training
+        self.model.eval()
+        try:
+            with torch.inference_mode():
+                for start in range(0, len(order), self.config.batch_size):
+                    rows = order[start : start + self.config.batch_size]
+                    for row, result in zip(rows, work(rows), strict=True):
+                        results[row] = result
+        finally:
+            self.model.train(was_training)
+        return results
+
+    def _search(self, sources: list[list[str]], num_best: int) -> list[list[Hypothesis]]:
+        """Hypotheses for one batch of tokenised sentences."""
+        device = self.model.device
+        source, mask = pad_sources([self.source.vocabulary.ids(tokens) for tokens in sources])
+        memory, state = self.model.start(source.to(device), mask.to(device))
+        start = SearchState(state, memory, torch.arange(len(sources), device=device))
+        # A function of the sentence alone: what shares its batch must not matter.
+        max_lengths = [int(self.config.max_length_factor * len(tokens)) +
+                       self.config.max_length_extra for tokens in sources]  # fmt: skip
+        limits = Limits(BOS, EOS, max_lengths, self.config.length_penalty)
+        if self.config.beam_size == 1:
+            return [[best] for best in greedy_search(self._step, start, limits, device)]
+        return beam_search(self._step, start, limits, self.config.beam_size, num_best, device)
+
+    def _step(self, tokens: Tensor, state: SearchState) -> tuple[Tensor, SearchState, Tensor]:
+        logits, decoder, weights = self.model.decoder.step(tokens, state.decoder, state.memory)
+        log_probs = logits.float().log_softmax(dim=-1)
+        log_probs[:, NEVER_WRITTEN] = float("-inf")
+        return log_probs, state._replace(decoder=decoder), weights
+
+    def _force(
+        self, sources: list[list[int]], targets: list[list[int]]
+    ) -> list[tuple[float, NDArray[np.float32]]]:
+        """Log-probability and padded weights (T, S) of each pair of one batch."""
+        batch = collate(sources, targets).to(self.model.device)
+        logits, weights = self.model(batch.source, batch.source_mask, batch.target_in)
+        log_probs = logits.float().log_softmax(dim=-1)
+        chosen = log_probs.gather(-1, batch.target_out.unsqueeze(-1)).squeeze(-1)
+        totals = chosen.masked_fill(batch.target_out == PAD, 0.0).double().sum(dim=-1)
+        return list(zip(totals.tolist(), weights.float().cpu().numpy(), strict=True))
+
+    def _translation(self, source: list[str], hypothesis: Hypothesis) -> Translation:
+        """A hypothesis as text."""
+        weights = torch.stack(hypothesis.weights)[:, : len(source) + 1].float().cpu().numpy()
+        tokens = self.target.vocabulary.tokens(hypothesis.tokens)
+        written = tokens[:-1]
+        if self.config.replace_unknown and source:
+            looked = weights[:, : len(source)].argmax(axis=1)
+            written = [source[looked[i]] if id == UNK else token for i, (id, token) in
+                       enumerate(zip(hypothesis.tokens, written, strict=False))]  # fmt: skip
+        text = self.target.tokenizer.detokenize(written)
+        return Translation(
+            text, hypothesis.score, hypothesis.log_prob, [*source, "</s>"], tokens, weights
+        )
+
+
+def sides_of(checkpoint: Checkpoint) -> tuple[Side, Side]:
+    """The two sides that a checkpoint was trained on."""
+    models = checkpoint.part("tokenizer")
+    source, target = (
+        side_from_state(
+            checkpoint.header["sides"][name],
+            bytes(models[name].tolist()) if name in models else None,
+        )
+        for name in ("source", "target")
+    )
+    return source, target
+
+
+def load_translator(path: Path, config: DecodingConfig, device: torch.device) -> tuple[Translator, Checkpoint]:  # fmt: skip
+    """A translator from a checkpoint file alone, and the checkpoint (without its optimiser)."""
+    checkpoint = load_checkpoint(path, parts=("model", "tokenizer"))
+    source, target = sides_of(checkpoint)
+    model_config = from_dict(ModelConfig, checkpoint.header["config"]["model"])
+    model = build_model(model_config, len(source.vocabulary), len(target.vocabulary))
+    model.load_state_dict(checkpoint.part("model"))
+    return Translator(model.to(device), source, target, config), checkpoint
+
+
+def text_lines(stream: Iterable[bytes]) -> Iterable[str]:
+    """Lines of a byte stream: only LF ends one, and each must be UTF-8.
+
+    Raises:
+        ValueError: names the line that is not.
+    """
+    for number, line in enumerate(stream, start=1):
+        try:
+            yield line.decode("utf-8").rstrip("\n").removesuffix("\r")
+        except UnicodeDecodeError as error:
+            raise ValueError(
+                f"line {number} of the input is not UTF-8 (byte {error.start + 1}); convert it first."
+            ) from error

@@ -1,0 +1,1 @@
+"""Strings, scores and weights; never a model."""

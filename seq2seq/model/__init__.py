@@ -1,0 +1,1 @@
+"""Integers in, logits out; never a string or a file."""

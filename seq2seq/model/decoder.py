@@ -1,0 +1,123 @@
+"""The attention decoder: one target position after another, each looking at the source."""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from seq2seq.model.encoder import Encoded
+from seq2seq.model.output import DeepOutput
+from seq2seq.model.recurrence import RecurrentState
+
+
+class Memory(NamedTuple):
+    """All that the decoder may read of the source; the same at every target position."""
+
+    annotations: Tensor  # (B, S, C)
+    keys: Tensor  # (B, S, A)
+    mask: Tensor  # True at tokens, (B, S)
+
+    def select(self, rows: Tensor) -> "Memory":
+        """The memory of some sentences, repeated or left out as ``rows`` (N,) says."""
+        return Memory(*(part.index_select(0, rows) for part in self))
+
+
+class Decoder(nn.Module):
+    """RNN decoder with attention (Bahdanau et al. 2015, arXiv:1409.0473, appendix A.2.2).
+
+        s_0 = tanh(W_s backward_h_1)
+        c_i = attention(s_{i-1}, h)                 the query is the *previous* state
+        s_i = cell(W E y_{i-1} + C c_i, s_{i-1})    the context enters every gate
+        logits_i = output(s, E y_{i-1}, c_i)        s: s_{i-1} as in the paper, or s_i
+
+    (Luong et al. 2015 attend with the new state; that is another model.)
+    """
+
+    def __init__(
+        self,
+        embedding: nn.Embedding,
+        cell: nn.Module,
+        attention: nn.Module,
+        output: DeepOutput,
+        sizes: tuple[int, int, int],
+        dropout: float,
+        output_state: str,
+    ):
+        """``sizes``: units of the decoder state, the annotations, the encoder's final state."""
+        super().__init__()
+        state_size, annotation_size, final_size = sizes
+        num_units = cell.num_gates * state_size
+        self.embedding = embedding
+        self.initial_layer = nn.Linear(final_size, state_size)
+        self.input_layer = nn.Linear(embedding.embedding_dim, num_units)
+        self.context_layer = nn.Linear(annotation_size, num_units, bias=False)
+        self.cell = cell
+        self.attention = attention
+        self.output = output
+        self.dropout = nn.Dropout(dropout)
+        self.output_state = output_state
+
+    def initial_state(self, encoded: Encoded) -> RecurrentState:
+        """``s_0`` of the paper."""
+        return self.cell.start(torch.tanh(self.initial_layer(encoded.final)))
+
+    def memory(self, encoded: Encoded) -> Memory:
+        """The annotations with their keys, projected here and never again."""
+        keys = self.attention.project(encoded.annotations)
+        return Memory(encoded.annotations, keys, encoded.mask)
+
+    def _attend_and_advance(
+        self, gates: Tensor, state: RecurrentState, memory: Memory
+    ) -> tuple[RecurrentState, Tensor, Tensor]:
+        """One position from its share of the gates (B, G*H): next state, context, weights."""
+        context, weights = self.attention(
+            state.hidden, memory.keys, memory.annotations, memory.mask
+        )
+        return self.cell(gates + self.context_layer(context), state), context, weights
+
+    def step(
+        self, tokens: Tensor, state: RecurrentState, memory: Memory
+    ) -> tuple[Tensor, RecurrentState, Tensor]:
+        """One target position.
+
+        Args:
+            tokens: ids of the previous word, (B,).
+            state: ``s_{i-1}``.
+            memory: the source.
+
+        Returns:
+            Logits (B, V), the state ``s_i``, and the attention weights (B, S).
+        """
+        embedded = self.dropout(self.embedding(tokens))
+        new, context, weights = self._attend_and_advance(
+            self.input_layer(embedded), state, memory
+        )
+        shown = state.hidden if self.output_state == "previous" else new.hidden
+        return self.output(shown, embedded, context), new, weights
+
+    def forward(
+        self, target_in: Tensor, memory: Memory, state: RecurrentState
+    ) -> tuple[Tensor, RecurrentState, Tensor]:
+        """All target positions under teacher forcing: what ``step`` would give, in turn.
+
+        Args:
+            target_in: ids that start with BOS, (B, T).
+            memory: the source.
+            state: ``s_0``.
+
+        Returns:
+            Logits (B, T, V), the last state, and the attention weights (B, T, S).
+        """
+        embedded = self.dropout(self.embedding(target_in))
+        # What no state decides runs once for all positions: the inputs' share of the gates
+        # before the loop, the output layer after it.
+        gates = self.input_layer(embedded)
+        hiddens, contexts, alignment = [state.hidden], [], []
+        for gates_i in gates.unbind(dim=1):
+            state, context, weights = self._attend_and_advance(gates_i, state, memory)
+            hiddens.append(state.hidden)
+            contexts.append(context)
+            alignment.append(weights)
+        shown = hiddens[:-1] if self.output_state == "previous" else hiddens[1:]
+        logits = self.output(torch.stack(shown, 1), embedded, torch.stack(contexts, 1))
+        return logits, state, torch.stack(alignment, 1)

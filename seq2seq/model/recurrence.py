@@ -1,0 +1,106 @@
+"""Recurrent cells: the part of an RNN that must run position by position.
+
+Every cell splits its work in two. What depends on the inputs alone (``W x + b``, all gates
+side by side) is computed by the caller for all positions at once; the cell adds what depends
+on the previous state.
+"""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+
+class RecurrentState(NamedTuple):
+    """What a cell hands to the next position; both tensors (B, H)."""
+
+    hidden: Tensor
+    memory: Tensor | None = None  # the LSTM's cell; None for a GRU
+
+    def select(self, rows: Tensor) -> "RecurrentState":
+        """The state of some rows, repeated or left out as ``rows`` (N,) says."""
+        memory = None if self.memory is None else self.memory.index_select(0, rows)
+        return RecurrentState(self.hidden.index_select(0, rows), memory)
+
+
+class GRUCell(nn.Module):
+    """GRU as cuDNN and torch have it, the reset gate after the product (Cho et al. 2014, v1).
+
+    r = sigmoid(W_r x + U_r s + b_r)      z = sigmoid(W_z x + U_z s + b_z)
+    n = tanh(W_n x + r * (U_n s + b_n))   s' = (1 - z) * n + z * s
+    """
+
+    num_gates = 3
+
+    def __init__(self, state_size: int):
+        super().__init__()
+        self.recurrent_layer = nn.Linear(state_size, 3 * state_size)
+
+    def start(self, hidden: Tensor) -> RecurrentState:
+        """The state that begins with ``hidden`` (B, H)."""
+        return RecurrentState(hidden)
+
+    def forward(self, gates: Tensor, state: RecurrentState) -> RecurrentState:
+        """One position: the inputs' share of the gates (B, 3H) and a state -> the next state."""
+        reset_in, update_in, new_in = gates.chunk(3, dim=-1)
+        reset_state, update_state, new_state = self.recurrent_layer(state.hidden).chunk(3, dim=-1)
+        reset = torch.sigmoid(reset_in + reset_state)
+        update = torch.sigmoid(update_in + update_state)
+        new = torch.tanh(new_in + reset * new_state)
+        return RecurrentState(torch.lerp(new, state.hidden, update))
+
+
+class PaperGRUCell(nn.Module):
+    """GRU as Bahdanau et al. 2015 have it, appendix A.1.1: the reset gate before the product.
+
+    r = sigmoid(W_r x + U_r s + b_r)      z = sigmoid(W_z x + U_z s + b_z)
+    n = tanh(W_n x + U_n (r * s) + b_n)   s' = (1 - z) * s + z * n
+    """
+
+    num_gates = 3
+
+    def __init__(self, state_size: int):
+        super().__init__()
+        self.gates_layer = nn.Linear(state_size, 2 * state_size, bias=False)
+        self.new_layer = nn.Linear(state_size, state_size, bias=False)
+
+    def start(self, hidden: Tensor) -> RecurrentState:
+        """The state that begins with ``hidden`` (B, H)."""
+        return RecurrentState(hidden)
+
+    def forward(self, gates: Tensor, state: RecurrentState) -> RecurrentState:
+        """One position: the inputs' share of the gates (B, 3H) and a state -> the next state."""
+        reset_in, update_in, new_in = gates.chunk(3, dim=-1)
+        reset_state, update_state = self.gates_layer(state.hidden).chunk(2, dim=-1)
+        reset = torch.sigmoid(reset_in + reset_state)
+        update = torch.sigmoid(update_in + update_state)
+        new = torch.tanh(new_in + self.new_layer(reset * state.hidden))
+        return RecurrentState(torch.lerp(state.hidden, new, update))
+
+
+class LSTMCell(nn.Module):
+    """LSTM with a forget gate (Gers et al. 2000), the gates in torch's order.
+
+    i, f, o = sigmoid(W x + U s + b)      g = tanh(W_g x + U_g s + b_g)
+    m' = f * m + i * g                    s' = o * tanh(m')
+    """
+
+    num_gates = 4
+
+    def __init__(self, state_size: int):
+        super().__init__()
+        self.recurrent_layer = nn.Linear(state_size, 4 * state_size, bias=False)
+
+    def start(self, hidden: Tensor) -> RecurrentState:
+        """The state that begins with ``hidden`` (B, H) and an empty memory."""
+        return RecurrentState(hidden, torch.zeros_like(hidden))
+
+    def forward(self, gates: Tensor, state: RecurrentState) -> RecurrentState:
+        """One position: the inputs' share of the gates (B, 4H) and a state -> the next state."""
+        gates = gates + self.recurrent_layer(state.hidden)
+        enter, forget, new, leave = gates.chunk(4, dim=-1)
+        memory = torch.sigmoid(forget) * state.memory + torch.sigmoid(enter) * torch.tanh(new)
+        return RecurrentState(torch.sigmoid(leave) * torch.tanh(memory), memory)
+
+
+CELLS = {"gru": GRUCell, "lstm": LSTMCell, "paper_gru": PaperGRUCell}

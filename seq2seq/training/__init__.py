@@ -1,0 +1,1 @@
+"""Losses, optimisers, the training loop and its journal."""
