@@ -5,9 +5,15 @@ Knows nothing of Hydra: that is ``command_line``'s.
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, fields, is_dataclass
+from pathlib import Path
 from typing import Any, TypeVar
 
 T = TypeVar("T")
+
+
+def last_checkpoint(run_dir: Path) -> Path:
+    """The newest state of a run, from which it can go on."""
+    return run_dir / "checkpoints" / "last.safetensors"
 
 MISSING: Any = "???"  # OmegaConf's mark of a value that must be given
 
@@ -107,7 +113,7 @@ class ModelConfig:
     attention: AttentionConfig = part(AttentionConfig)
     output: OutputConfig = part(OutputConfig)
 
-    def __post_init__(self) -> None:
+    def check(self) -> None:
         if self.tie_embeddings != "none" and self.output.size != self.embedding_size:
             raise ValueError(
                 f"model.tie_embeddings={self.tie_embeddings} shares a matrix between embedding "
@@ -162,7 +168,7 @@ class TrainerConfig:
     sentences: list[int] = setting([1, 2, 3], "lines of the validation part whose alignment is "
                                    "drawn at every validation, the first being 1")  # fmt: skip
 
-    def __post_init__(self) -> None:
+    def check(self) -> None:
         if self.max_steps is None and self.max_epochs is None and self.max_minutes is None:
             raise ValueError("trainer has no end: set trainer.max_steps, trainer.max_epochs or "
                              "trainer.max_minutes.")  # fmt: skip
@@ -211,6 +217,11 @@ class TrainConfig(RunConfig):
     trainer: TrainerConfig = part(TrainerConfig)
     decoding: DecodingConfig = part(DecodingConfig)
 
+    def check(self) -> None:
+        if self.resume is not None and not last_checkpoint(Path(self.resume)).is_file():
+            raise ValueError(f"resume={self.resume} holds no {last_checkpoint(Path())}; give the "
+                             f"folder of a run, such as runs/sample/<date>_<time>.")  # fmt: skip
+
 
 @dataclass
 class EvaluateConfig(RunConfig):
@@ -232,7 +243,7 @@ class TranslateConfig(RunConfig):
                             "translation and score, separated by tabs", at_least=1)  # fmt: skip
     decoding: DecodingConfig = part(DecodingConfig)
 
-    def __post_init__(self) -> None:
+    def check(self) -> None:
         if self.num_best > self.decoding.beam_size:
             raise ValueError(f"num_best={self.num_best} needs a beam at least as wide; "
                              f"decoding.beam_size={self.decoding.beam_size}.")  # fmt: skip
@@ -293,6 +304,9 @@ def check_values(config: Any, prefix: str = "") -> None:
             check_values(value, key + ".")
         elif value is not None and not _is_allowed(value, item.metadata):
             raise ValueError(f"{key}={value} must be {allowed(item)}.")
+    # Not __post_init__: OmegaConf makes objects with defaults that nobody asked for.
+    if hasattr(config, "check"):
+        config.check()
 
 
 def _is_allowed(value: Any, limits: Any) -> bool:

@@ -1,6 +1,6 @@
 """Sentences in, translations out, in the order in which they came."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -189,16 +189,21 @@ def load_translator(path: Path, config: DecodingConfig, device: torch.device) ->
     return Translator(model.to(device), source, target, config), checkpoint
 
 
-def text_lines(stream: Iterable[bytes]) -> Iterable[str]:
-    """Lines of a byte stream: only LF ends one, and each must be UTF-8.
+def text_lines(stream: Iterable[bytes], chunk: int) -> Iterator[list[str]]:
+    """Lines of a byte stream, ``chunk`` at a time: only LF ends one, and each must be UTF-8.
 
     Raises:
         ValueError: names the line that is not.
     """
+    lines = []
     for number, line in enumerate(stream, start=1):
         try:
-            yield line.decode("utf-8").rstrip("\n").removesuffix("\r")
+            lines.append(line.decode("utf-8").removesuffix("\n").removesuffix("\r"))
         except UnicodeDecodeError as error:
-            raise ValueError(
-                f"line {number} of the input is not UTF-8 (byte {error.start + 1}); convert it first."
-            ) from error
+            raise ValueError(f"line {number} of the input is not UTF-8 (byte {error.start + 1}); "
+                             f"convert it first.") from error  # fmt: skip
+        if len(lines) == chunk:
+            yield lines
+            lines = []
+    if lines:
+        yield lines

@@ -348,11 +348,8 @@ def test_moses_finds_the_tokens_that_the_alignment_counts(shipped, side, languag
 PHENOMENA = {  # a German pattern, and one of the translation; the least number in 500 sentences
     "inversion after an adverbial": (r"^(Gestern|Heute|Morgen|Bald|Am \w+) \w+ \w+", "", 20),
     "inversion after an object": (r"^(Den|Diesen|Seinen|Ihren|Meinen|Deinen|Unseren) ", "", 5),
-    "separable verb, apart": (
-        r"(macht|ruft|nimmt|zieht|räumt|hört|kommt|sieht)\b.* (auf|zu|an|mit|ein|fern)[,.?]",
-        "",
-        10,
-    ),
+    # Before a comma, a stop or "und" there is no preposition: it is the particle of a verb.
+    "separable verb, apart": (r" (an|auf|zu|ein|mit|fern|vor|ab)([,.?]| und)", "", 10),
     "separable verb, together": (
         r", .*\b(an|auf|mit|zu|ein|fern|vor)(ruft|macht|nimmt|zieht|räumt|hört|kommt|kauft|sieht)",
         "",
@@ -413,7 +410,7 @@ def test_a_feeling_is_had_in_german_and_been_in_english(shipped, split):
 def test_lengths_have_a_body_and_a_tail(shipped, split):
     words = [source.count(" ") + 1 for source, _, _ in shipped[split]]
     assert min(words) == 3
-    assert max(words) > 40
+    assert max(words) >= 40
     middle = sum(5 <= count <= 20 for count in words) / len(words)
     tail = sum(count > 25 for count in words) / len(words)
     assert middle > 0.6

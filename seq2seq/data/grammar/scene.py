@@ -1,5 +1,6 @@
 """A clause of the sample corpus that may yet be put in any order, and what verbs ask for."""
 
+from collections.abc import Iterable
 from functools import cache
 from typing import NamedTuple
 
@@ -77,3 +78,14 @@ def fittings(tags: tuple[str, ...]) -> list[tuple[Verb, int]]:
         for place, spec in enumerate(verb.frame)
         if fits(spec.partition(":")[2].split(","), tags) and not spec.startswith("bare")
     ]
+
+
+def able(subject: Nominal, verbs: Iterable[Verb]) -> list[Verb]:
+    """Those of the verbs that the subject can do."""
+    return [verb for verb in verbs if fits(verb.subjects, subject.tags)]
+
+
+@cache
+def named(names: str) -> list[Verb]:
+    """The verbs of these infinitives in all their uses."""
+    return [verb for name in names.split() for verb in VERBS if verb.infinitive == name]

@@ -1,19 +1,16 @@
 """The sentences of the sample corpus: statements, questions, and what hangs on them."""
 
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import NamedTuple
 
 from seq2seq.data.grammar import clause as grammar
 from seq2seq.data.grammar.clause import Clause, Constituent
 from seq2seq.data.grammar.lexicon import BECAUSE_OF_RAIN, CAUSES
-from seq2seq.data.grammar.nominal import (
-    Nominal,
-    coordinate,
-)
+from seq2seq.data.grammar.nominal import Nominal, coordinate
 from seq2seq.data.grammar.phrase import AlignedPair, Phrase, enclosed, finish, pair
 from seq2seq.data.grammar.question import question
-from seq2seq.data.grammar.scene import Gap, Scene, again
+from seq2seq.data.grammar.scene import Gap, Scene, able, again, named
 from seq2seq.data.grammar.speaker import PAST_TENSES, Speaker
 from seq2seq.data.grammar.state import asset, feeling, weather
 from seq2seq.data.grammar.state import scene as any_scene
@@ -33,9 +30,6 @@ from seq2seq.data.grammar.verbs import (
 )
 from seq2seq.data.grammar.words import fits
 
-BY_NAME: dict[str, list[Verb]] = {}
-for _verb in VERBS:
-    BY_NAME.setdefault(_verb.infinitive, []).append(_verb)
 DOING = [verb for verb in VERBS if verb.kind == "activity"]
 EXPLICABLE = [
     verb
@@ -45,15 +39,6 @@ EXPLICABLE = [
 ALIVE = ("person", "adult", "child", "pet", "farm")
 # Tenses of main clauses beside which a present tense is in place.
 OPEN_TENSES = ("present", "gladly", "wird", "kann", "muss", "will", "soll", "darf", "möchte")
-
-
-def able(subject: Nominal, verbs: Iterable[Verb]) -> list[Verb]:
-    """Those of the verbs that the subject can do."""
-    return [verb for verb in verbs if fits(verb.subjects, subject.tags)]
-
-
-def named(names: str) -> list[Verb]:
-    return [verb for name in names.split() for verb in BY_NAME[name]]
 
 
 def told(speaker: Speaker, scene: Scene, fronted: float = 0.6) -> Phrase:
@@ -181,10 +166,13 @@ def reported(speaker: Speaker) -> Statement:
     subject = speaker.subject(("person",))
     verb = speaker.pick(TELLING)
     parts: tuple[Constituent, ...] = ()
-    if verb.infinitive in ("wissen", "glauben") and speaker.chance(0.2):
-        parts = (grammar.negation(),)
+    if speaker.chance(0.3):
+        content = speaker.action(again(subject))
+    else:
+        content = any_scene(speaker)
+        if verb.infinitive in ("wissen", "glauben") and speaker.chance(0.3):
+            parts = (grammar.negation(),)
     clause = Clause(subject, grammar.simple(verb, subject.person), parts)
-    content = speaker.action(again(subject)) if speaker.chance(0.3) else any_scene(speaker)
     dependent = grammar.subordinate("dass=that", content.clause)
     return Statement(grammar.arrange(clause, "second") + enclosed(dependent), subject)
 
@@ -227,7 +215,7 @@ def purposeful(speaker: Speaker) -> Statement:
     subject = speaker.subject(("adult",))
     place = speaker.pick(list(PURPOSES))
     name = "fahren" if place == "town" else speaker.pick(("gehen", "laufen"))
-    motion = BY_NAME[name][0]._replace(frame=(f"to:{place}",))
+    motion = named(name)[0]._replace(frame=(f"to:{place}",))
     scene = speaker.action(subject, motion, deniable=False)
     verb = speaker.pick(able(subject, named(PURPOSES[place])))
     purpose = pair("um", "in order") + infinitive(speaker, verb, subject)
@@ -244,6 +232,8 @@ def continued(speaker: Speaker) -> Statement:
     clause = speaker.action(silent, verb, tense, timed=False, deniable=False).clause
     then = Constituent(pair("dann", "then"), grammar.FREQUENCY)
     clause = clause._replace(constituents=(*clause.constituents, then))
+    # An object in front of both verbs would seem to belong to both.
+    scene = scene._replace(fronts=tuple(front for front in scene.fronts if front.role.fronts))
     both = told(speaker, scene) + pair("und", "and")
     return Statement(both + grammar.arrange(clause, "second"), subject)
 
@@ -263,7 +253,7 @@ def listed(speaker: Speaker) -> Statement:
             ("mitnehmen", ("thing",)),
         )
     )
-    verb = BY_NAME[name][0]
+    verb = named(name)[0]
     objects = [
         speaker.nominal(speaker.noun(*tags), "accusative", "object", subject)
         for _ in range(2 + int(3 * speaker.rng.random()))

@@ -9,12 +9,7 @@ from collections.abc import Sequence
 
 from seq2seq.data.grammar import clause as grammar
 from seq2seq.data.grammar.clause import Clause, Constituent
-from seq2seq.data.grammar.lexicon import (
-    CAUSES,
-    FREQUENCIES,
-    MEANS,
-    Noun,
-)
+from seq2seq.data.grammar.lexicon import CAUSES, FREQUENCIES, MEANS, Noun
 from seq2seq.data.grammar.nominal import (
     DETERMINERS,
     Nominal,
@@ -27,13 +22,7 @@ from seq2seq.data.grammar.nominal import (
 )
 from seq2seq.data.grammar.phrase import Phrase, enclosed, gloss, pair
 from seq2seq.data.grammar.scene import Gap, Scene, fittings, governed, predicate
-from seq2seq.data.grammar.verbs import (
-    DUTIES,
-    MODALS,
-    OBJECTS,
-    VERBS,
-    Verb,
-)
+from seq2seq.data.grammar.verbs import DUTIES, MODALS, OBJECTS, VERBS, Verb
 from seq2seq.data.grammar.words import PERSON, Words, fits, verbs_of
 
 # How often a verb of this kind is said in which tense.

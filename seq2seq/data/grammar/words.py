@@ -154,7 +154,7 @@ class Words:
         weights = {
             (name, plural): weight
             for (name, plural), weight in DETERMINED[role].items()
-            if not (plural and single)
+            if not (plural and single) and (name or "person" not in noun.tags)
         }
         name, plural = self.weigh(weights)
         return number(self.small()) if name == "number" else DETERMINERS[name], plural

@@ -1,0 +1,48 @@
+"""Score a checkpoint: BLEU, chrF, perplexity, and AER where true alignments are known.
+
+    python scripts/evaluate.py checkpoint=runs/.../checkpoints/best.safetensors
+    python scripts/evaluate.py checkpoint=... split=valid decoding.beam_size=1
+    python scripts/evaluate.py checkpoint=... source=test.de target=test.en
+
+JSON on stdout, everything else on stderr. Hypotheses, references and alignments are written
+beside the checkpoint; sacrebleu references.txt -i hypotheses.txt gives the same BLEU.
+"""
+
+import json
+import logging
+from pathlib import Path
+
+from seq2seq import runtime
+from seq2seq.command_line import command
+from seq2seq.config import DataConfig, EvaluateConfig, from_dict
+from seq2seq.data.corpus import ParallelFiles
+from seq2seq.data.preparation import locate
+from seq2seq.decoding.translator import load_translator
+from seq2seq.training.run import score_line
+from seq2seq.training.validation import evaluate, read_test_set, write_translations
+
+
+@command("evaluate", EvaluateConfig)
+def main(config: EvaluateConfig) -> None:
+    runtime.set_threads(config.threads)
+    path = Path(config.checkpoint)
+    translator, checkpoint = load_translator(
+        path, config.decoding, runtime.select_device(config.device)
+    )
+    if config.source is not None and config.target is not None:
+        alignment = Path(config.alignment) if config.alignment else None
+        files, name = ParallelFiles(Path(config.source), Path(config.target), alignment), "files"
+    else:
+        data = from_dict(DataConfig, checkpoint.header["config"]["data"])
+        files, name = locate(data, config.split), config.split
+    test_set = read_test_set(files)
+    result = evaluate(translator, test_set, config.metric_tokenizer)
+    folder = Path(config.output) if config.output else path.parent / f"{path.stem}_{name}"
+    write_translations(folder, test_set, result)
+    logging.info(score_line(result.scores))
+    logging.info("translations, references and alignments are in %s", folder)
+    print(json.dumps(result.scores, indent=2))
+
+
+if __name__ == "__main__":
+    main()

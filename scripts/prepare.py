@@ -1,0 +1,26 @@
+"""Read a corpus, report on it, and prepare it for training.
+
+    python scripts/prepare.py                    the sample corpus
+    python scripts/prepare.py data=multi30k      downloaded once and checked
+    python scripts/prepare.py data=files ...     your own text; see conf/data/files.yaml
+
+Says what was read, what was dropped and why, and names file and line of anything wrong.
+Training prepares by itself; this only looks first.
+"""
+
+from seq2seq.command_line import command
+from seq2seq.config import PrepareConfig
+from seq2seq.data.preparation import locate, prepare, report_lines
+from seq2seq.training.validation import read_test_set
+
+
+@command("prepare", PrepareConfig)
+def main(config: PrepareConfig) -> None:
+    for line in report_lines(prepare(config.data).report):
+        print(line)
+    test_set = read_test_set(locate(config.data, "test"))
+    print(f"test: read {len(test_set.pairs):,} pairs, kept all")
+
+
+if __name__ == "__main__":
+    main()

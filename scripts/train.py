@@ -1,0 +1,47 @@
+"""Train a translation model, watch it learn, and score it.
+
+    python scripts/train.py                                  the sample corpus, minutes
+    python scripts/train.py experiment=multi30k              Multi30k, downloaded once
+    python scripts/train.py data=files data.train.source=... your own text
+    python scripts/train.py resume=runs/sample/<run>         go on where a run stopped
+
+The run folder, runs/<name>/<date>_<time>/, holds checkpoints, TensorBoard events, alignments
+and, at the end, summary.json. A sweep (--multirun) gets the best development score.
+"""
+
+import logging
+import sys
+
+from seq2seq.checkpoint import load_checkpoint
+from seq2seq.command_line import command, merge_overrides, output_dir, task_overrides
+from seq2seq.config import TrainConfig, from_dict, last_checkpoint
+from seq2seq.training.run import Run, check_resumable
+from seq2seq.training.trainer import Interrupted
+
+log = logging.getLogger(__name__)
+
+
+@command("train", TrainConfig)
+def main(config: TrainConfig) -> float | None:
+    folder, resumed = output_dir(), None
+    if config.resume is not None:
+        resumed = load_checkpoint(last_checkpoint(folder))
+        stored = from_dict(TrainConfig, resumed.header["config"])
+        config = merge_overrides(resumed.header["config"], task_overrides(), TrainConfig)
+        for change in check_resumable(stored, config):
+            log.info("changed  %s", change)
+    run = Run(config, folder, resumed)
+    if run.trainer.finished():
+        log.info("already at step %d, nothing to do; raise trainer.max_steps, max_epochs or "
+                 "max_minutes to go on", run.trainer.progress.step)  # fmt: skip
+    try:
+        progress = run.trainer.fit()
+    except Interrupted as stop:
+        log.warning("stopped by %s; continue with: python scripts/train.py resume=%s", stop, folder)
+        sys.exit(stop.exit_status)
+    run.finish()
+    return progress.best_score
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,65 @@
+"""What a run tells about itself: JSON lines for programs, TensorBoard for people."""
+
+import json
+import math
+import os
+from pathlib import Path
+from typing import Any
+
+from numpy.typing import NDArray
+from torch.utils.tensorboard import SummaryWriter
+
+
+class Journal:
+    """``journal.jsonl`` (one event a line) and ``tensorboard/`` of a run folder.
+
+    Args:
+        run_dir: the run folder.
+        step: updates made so far. What an interrupted run wrote after that step is taken
+            back, so that no curve doubles back on itself.
+    """
+
+    def __init__(self, run_dir: Path, step: int = 0):
+        self.path = run_dir / "journal.jsonl"
+        if self.path.exists():
+            self._take_back(step)
+        self.file = self.path.open("a", encoding="utf-8")
+        self.board = SummaryWriter(
+            str(run_dir / "tensorboard"), purge_step=step + 1 if step else None
+        )
+
+    def _take_back(self, step: int) -> None:
+        lines = self.path.read_text(encoding="utf-8").split("\n")
+        # The last line may be half written: whole ones end with a line feed.
+        kept = [line for line in lines[:-1] if json.loads(line)["step"] <= step]
+        partial = self.path.with_suffix(".partial")
+        partial.write_text("".join(line + "\n" for line in kept), encoding="utf-8")
+        os.replace(partial, self.path)
+
+    def record(self, kind: str, step: int, values: dict[str, Any]) -> None:
+        """One event: a line of JSON, and a scalar for each number that has a place on a curve."""
+        # JSON has no NaN: what is not finite is written as null.
+        plain = {name: None if isinstance(value, float) and not math.isfinite(value) else value
+                 for name, value in values.items()}  # fmt: skip
+        self.file.write(json.dumps({"event": kind, "step": step, **plain}) + "\n")
+        self.file.flush()
+        for name, value in values.items():
+            if isinstance(value, int | float):
+                self.board.add_scalar(f"{kind}/{name}", value, step)
+
+    def picture(self, tag: str, step: int, pixels: NDArray) -> None:
+        """A picture, (height, width, 3)."""
+        self.board.add_image(tag, pixels, step, dataformats="HWC")
+
+    def text(self, tag: str, step: int, markdown: str) -> None:
+        """A text that TensorBoard shows as Markdown."""
+        self.board.add_text(tag, markdown, step)
+
+    def flush(self) -> None:
+        """Force everything to the files."""
+        self.file.flush()
+        self.board.flush()
+
+    def close(self) -> None:
+        self.file.close()
+        self.board.close()

@@ -1,0 +1,138 @@
+"""A run from its configuration: everything is built here, and summed up here at the end."""
+
+import json
+import logging
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from seq2seq import runtime
+from seq2seq.checkpoint import Checkpoint
+from seq2seq.config import TrainConfig
+from seq2seq.data.corpus import file_digest
+from seq2seq.data.preparation import locate, prepare, report_lines
+from seq2seq.decoding.translator import Translator, load_translator
+from seq2seq.evaluation.metrics import check_tokenizer
+from seq2seq.model.encoder_decoder import build_model
+from seq2seq.training.trainer import Trainer
+from seq2seq.training.validation import TestSet, evaluate, read_test_set, write_translations
+
+log = logging.getLogger(__name__)
+
+
+class Run:
+    """One training run in its folder.
+
+    Args:
+        config: its settings.
+        folder: where it writes.
+        resumed: the checkpoint to continue from.
+
+    Raises:
+        ValueError, OSError: something is wrong with settings or data; one line says what.
+    """
+
+    def __init__(self, config: TrainConfig, folder: Path, resumed: Checkpoint | None = None):
+        self.config, self.folder = config, folder
+        self.device = runtime.select_device(config.device)
+        threads = runtime.set_threads(config.threads)
+        warning = check_tokenizer(config.data.target_language, config.metric_tokenizer)
+        if warning:
+            log.warning(warning)
+        runtime.seed_everything(config.seed)
+        corpus = prepare(config.data)
+        for line in report_lines(corpus.report):
+            log.info(line)
+        # Read before training, not after it: a fault in the test part must not cost a night.
+        self.valid = read_test_set(locate(config.data, "valid"))
+        self.test = read_test_set(locate(config.data, "test"))
+        model = build_model(config.model, len(corpus.source.vocabulary),
+                            len(corpus.target.vocabulary)).to(self.device)  # fmt: skip
+        self.num_parameters = sum(parameter.numel() for parameter in model.parameters())
+        log.info("%s parameters, device %s, %d threads, run folder %s",
+                 f"{self.num_parameters:,}", self.device, threads, folder)  # fmt: skip
+        self.trainer = Trainer(model, corpus, self.valid, config, folder, resumed)
+
+    def finish(self) -> dict[str, Any]:
+        """Score the best checkpoint on the validation and test parts; write ``summary.json``."""
+        path = self.folder / "checkpoints" / "best.safetensors"
+        translator, _ = load_translator(path, self.config.decoding, self.device)
+        log.info("scoring the best checkpoint (step %s), beam %d",
+                 f"{self.trainer.progress.best_step:,}", self.config.decoding.beam_size)  # fmt: skip
+        scores = {name: self._score(translator, name, test_set)
+                  for name, test_set in (("test", self.test), ("valid", self.valid))}  # fmt: skip
+        progress = self.trainer.progress
+        summary = scores | {
+            "steps": progress.step,
+            "epochs": progress.epoch,
+            "seconds": progress.seconds,
+            "tokens": progress.tokens,
+            "tokens_per_second": progress.tokens / max(progress.training_seconds, 1e-9),
+            "parameters": self.num_parameters,
+            "best_step": progress.best_step,
+            "skipped_updates": progress.skipped,
+            "decoding": asdict(self.config.decoding),
+            "corpus_sha256": self._digests(),
+            "environment": runtime.environment(self.device),
+            "command": " ".join(sys.argv),
+        }
+        path = self.folder / "summary.json"
+        path.write_text(json.dumps(summary, indent=2) + "\n", encoding="utf-8")
+        self._report(summary)
+        return summary
+
+    def _score(self, translator: Translator, name: str, test_set: TestSet) -> dict[str, Any]:
+        result = evaluate(translator, test_set, self.config.metric_tokenizer)
+        folder = self.folder / "checkpoints" / f"best_{name}"
+        write_translations(folder, test_set, result)
+        return result.scores
+
+    def _digests(self) -> dict[str, str]:
+        """SHA-256 of every file of the corpus."""
+        paths = {path for part in ("train", "valid", "test")
+                 for path in locate(self.config.data, part)[:2]}  # fmt: skip
+        return {path.name: file_digest(path) for path in sorted(paths)}
+
+    def _report(self, summary: dict[str, Any]) -> None:
+        """The last lines that a person reads."""
+        for name in ("valid", "test"):
+            log.info("%-5s  %s", name, score_line(summary[name]))
+        log.info("summary     %s", self.folder / "summary.json")
+        log.info("TensorBoard make tensorboard   (or: tensorboard --logdir %s "
+                 "--samples_per_plugin images=1000,text=1000)", self.folder)  # fmt: skip
+
+
+def score_line(scores: dict[str, Any]) -> str:
+    """BLEU with its signature, and the other scores, on one line."""
+    parts = [f"BLEU {scores['bleu']['score']:.2f} ({scores['bleu']['signature']})",
+             f"chrF {scores['chrf']['score']:.2f}",
+             f"perplexity {scores['perplexity']:.3f}"]  # fmt: skip
+    if "aer" in scores:
+        parts.append(f"AER {scores['aer']:.3f}")
+    return "  ".join(parts)
+
+
+def check_resumable(stored: TrainConfig, changed: TrainConfig) -> list[str]:
+    """The settings that a resumed run changes, as lines for the log.
+
+    Raises:
+        ValueError: one of them decides what the parameters mean or in which order data come.
+    """
+    before, after = _flat(asdict(stored)), _flat(asdict(changed))
+    changes = [f"{key}: {before.get(key)} -> {value}" for key, value in after.items()
+               if before.get(key) != value and key != "resume"]  # fmt: skip
+    fixed = [change for change in changes if change.startswith(("model.", "data.", "seed:", "optim.name:"))
+             and not change.startswith(("data.root:", "data.prepared:", "data.url:"))]  # fmt: skip
+    if fixed:
+        raise ValueError(f"resume={changed.resume} cannot change what the run was started with: "
+                         f"{'; '.join(fixed)}. Start a new run instead.")  # fmt: skip
+    return changes
+
+
+def _flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for name, value in values.items():
+        flat |= _flat(value, f"{prefix}{name}.") if isinstance(value, dict) else {prefix + name: value}
+    return flat
+

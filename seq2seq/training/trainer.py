@@ -1,0 +1,315 @@
+"""The training loop: updates, validations, checkpoints, and the same again after a restart."""
+
+import logging
+import math
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from tqdm import tqdm
+
+from seq2seq import runtime
+from seq2seq.checkpoint import Checkpoint, save_checkpoint
+from seq2seq.config import TrainConfig
+from seq2seq.data.batching import Batch, BatchLimits, collate, plan_batches
+from seq2seq.data.preparation import PreparedCorpus
+from seq2seq.decoding.translator import Translator
+from seq2seq.evaluation.metrics import get_criterion
+from seq2seq.model.encoder_decoder import EncoderDecoder
+from seq2seq.training.journal import Journal
+from seq2seq.training.loss import count_tokens, token_cross_entropy
+from seq2seq.training.optim import (
+    build_optimizer,
+    optimizer_tensors,
+    rate_factor,
+    restore_optimizer,
+    set_learning_rate,
+)
+from seq2seq.training.validation import TestSet, draw, evaluate
+
+PATIENCE_WITH_NONSENSE = 5  # updates in a row without a finite gradient, after which to stop
+
+log = logging.getLogger(__name__)
+
+
+@dataclass
+class Progress:
+    """Where a run stands; all of it is in the checkpoint."""
+
+    step: int = 0  # updates made
+    epoch: int = 0  # passes finished
+    position: int = 0  # batches of this epoch's plan already used
+    seconds: float = 0.0  # of training, validations included
+    training_seconds: float = 0.0  # of updates alone
+    tokens: int = 0  # target tokens trained on, EOS included
+    best_score: float | None = None
+    best_step: int = 0
+    stale: int = 0  # validations since the best one
+    skipped: int = 0  # updates left out because their gradient was not finite
+    # Since the last line of the log:
+    interval_nll: float = 0.0
+    interval_tokens: int = 0
+    interval_seconds: float = 0.0
+
+
+class Interrupted(Exception):
+    """The run was asked to stop (Ctrl-C, SIGTERM); its state is saved."""
+
+    def __init__(self, number: int):
+        super().__init__(signal.Signals(number).name)
+        self.exit_status = 128 + number
+
+
+class Trainer:
+    """Trains a model on a prepared corpus and keeps the run folder.
+
+    Args:
+        model: the model, on its device.
+        corpus: ids to train on.
+        valid: sentences to validate on.
+        config: the run's settings.
+        run_dir: its folder.
+        resumed: the checkpoint to continue from.
+    """
+
+    def __init__(
+        self, model: EncoderDecoder, corpus: PreparedCorpus, valid: TestSet,
+        config: TrainConfig, run_dir: Path, resumed: Checkpoint | None = None,
+    ):  # fmt: skip
+        self.model, self.corpus, self.valid = model, corpus, valid
+        self.config, self.run_dir = config, run_dir
+        self.optimizer = build_optimizer(config.optim, model.parameters())
+        self.criterion = get_criterion(config.trainer.select)
+        self.progress = Progress()
+        if resumed is not None:
+            self._restore(resumed)
+        self.journal = Journal(run_dir, self.progress.step)
+        decoding = replace(config.decoding, beam_size=config.trainer.validation_beam_size)
+        self.translator = Translator(model, corpus.source, corpus.target, decoding)
+        self.stop_signal = 0
+        self.nonsense = 0  # updates in a row without a finite gradient
+        self.plan: list = []
+        self.bar: tqdm | None = None
+
+    def fit(self) -> Progress:
+        """Train until one of the limits is reached.
+
+        Raises:
+            Interrupted: asked to stop; everything is saved.
+            ValueError: the loss has been no number for several updates.
+        """
+        handlers = {number: signal.signal(number, self._ask_to_stop)
+                    for number in (signal.SIGINT, signal.SIGTERM)}  # fmt: skip
+        # A bar for a person at a terminal; plain lines for a log file.
+        self.bar = tqdm(initial=self.progress.step, total=self.config.trainer.max_steps,
+                        unit="step", disable=None)  # fmt: skip
+        try:
+            if not self.finished():
+                self._train()
+        finally:
+            self.bar.close()
+            self.journal.close()
+            for number, handler in handlers.items():
+                signal.signal(number, handler)
+        return self.progress
+
+    def _train(self) -> None:
+        settings, progress = self.config.trainer, self.progress
+        while not self.finished():
+            for batches in self._epoch():
+                started = time.perf_counter()
+                self._update(batches)
+                self._count_seconds(started)
+                if progress.step % settings.log_every_steps == 0:
+                    self._log()
+                if progress.step % settings.validate_every_steps == 0:
+                    self._validate()
+                if self.stop_signal:
+                    self._save("last")
+                    raise Interrupted(self.stop_signal)
+                if self.finished():
+                    break
+            else:
+                progress.epoch, progress.position = progress.epoch + 1, 0
+        if progress.step % settings.validate_every_steps:
+            self._validate()
+
+    def finished(self) -> bool:
+        """Whether a limit is reached."""
+        settings, progress = self.config.trainer, self.progress
+        return (
+            (settings.max_steps is not None and progress.step >= settings.max_steps)
+            or (settings.max_epochs is not None and progress.epoch >= settings.max_epochs)
+            or (settings.max_minutes is not None and progress.seconds >= 60 * settings.max_minutes)
+            or (settings.patience is not None and progress.stale >= settings.patience)
+        )
+
+    def done(self) -> float:
+        """Share of the run that is done, by whichever limit is nearest."""
+        settings, progress = self.config.trainer, self.progress
+        epochs = progress.epoch + progress.position / max(len(self.plan), 1)
+        shares = (
+            progress.step / settings.max_steps if settings.max_steps else 0.0,
+            epochs / settings.max_epochs if settings.max_epochs else 0.0,
+            progress.seconds / 60 / settings.max_minutes if settings.max_minutes else 0.0,
+        )
+        return min(1.0, max(shares))
+
+    def _epoch(self) -> Iterator[list[Batch]]:
+        """The rest of this epoch's batches, in groups that make one update each."""
+        settings, progress = self.config.trainer, self.progress
+        source, target = self.corpus.source_ids, self.corpus.target_ids
+        limits = BatchLimits(settings.batch_sentences, settings.batch_tokens)
+        self.plan = plan_batches(source.lengths, target.lengths, limits,
+                                 settings.bucket_batches, (self.config.seed, progress.epoch))  # fmt: skip
+        while progress.position < len(self.plan):
+            end = progress.position + settings.accumulate_batches
+            group = self.plan[progress.position : end]
+            # Counted before they are used: whoever saves after the update has used them.
+            progress.position = min(end, len(self.plan))
+            yield [collate([source[i] for i in rows], [target[i] for i in rows])
+                   .to(self.model.device) for rows in group]  # fmt: skip
+
+    def _update(self, batches: list[Batch]) -> None:
+        """One update from the gradient of all batches together."""
+        self.model.train()
+        progress, optim = self.progress, self.config.optim
+        num_tokens = sum(count_tokens(batch.target_out) for batch in batches)
+        self.optimizer.zero_grad(set_to_none=True)
+        nll = 0.0
+        for batch in batches:
+            logits, _ = self.model(batch.source, batch.source_mask, batch.target_in)
+            loss = token_cross_entropy(logits, batch.target_out, self.config.trainer.label_smoothing)
+            # Divided by the tokens of all batches, so that four small ones equal a large one.
+            (loss.objective / num_tokens).backward()
+            nll += loss.nll.item()
+        limit = math.inf if optim.max_gradient_norm is None else optim.max_gradient_norm
+        norm = float(torch.nn.utils.clip_grad_norm_(self.model.parameters(), limit))
+        rate = optim.learning_rate * rate_factor(optim.schedule, progress.step, self.done())
+        set_learning_rate(self.optimizer, rate)
+        if math.isfinite(norm) and math.isfinite(nll):
+            self.optimizer.step()
+            self.nonsense = 0
+        else:
+            self._skip(norm, nll)
+        progress.step += 1
+        progress.tokens += num_tokens
+        progress.interval_tokens += num_tokens
+        progress.interval_nll += nll
+        self.last = {"gradient_norm": norm, "learning_rate": rate}
+        assert self.bar is not None
+        self.bar.update()
+
+    def _skip(self, norm: float, nll: float) -> None:
+        self.progress.skipped += 1
+        self.nonsense += 1
+        step = self.progress.step + 1
+        log.warning("step %d: loss %g, gradient norm %g; update skipped", step, nll, norm)
+        if self.nonsense == PATIENCE_WITH_NONSENSE:
+            raise ValueError(
+                f"step {step}: {PATIENCE_WITH_NONSENSE} updates in a row had no finite gradient; "
+                f"resume with a smaller optim.learning_rate={self.config.optim.learning_rate:g}."
+            )
+
+    def _count_seconds(self, started: float) -> None:
+        seconds = time.perf_counter() - started
+        self.progress.seconds += seconds
+        self.progress.training_seconds += seconds
+        self.progress.interval_seconds += seconds
+
+    def _log(self) -> None:
+        """One line about the updates since the last one; losses in nats per target token."""
+        progress = self.progress
+        values = {
+            "loss": progress.interval_nll / max(progress.interval_tokens, 1),
+            "gradient_norm": self.last["gradient_norm"],  # before clipping
+            "learning_rate": self.last["learning_rate"],
+            "tokens_per_second": progress.interval_tokens / max(progress.interval_seconds, 1e-9),
+        }
+        self.journal.record("train", progress.step, values)
+        self._say(
+            f"step {progress.step:>6}  epoch {progress.epoch + 1}  loss {values['loss']:.3f}  "
+            f"gradient {values['gradient_norm']:.2f}  rate {values['learning_rate']:.2g}  "
+            f"{values['tokens_per_second']:,.0f} tokens/s"
+        )
+        progress.interval_nll, progress.interval_tokens = 0.0, 0
+        progress.interval_seconds = 0.0
+
+    def _validate(self) -> None:
+        """Score the validation part, draw its pictures, keep the checkpoint."""
+        started = time.perf_counter()
+        progress = self.progress
+        result = evaluate(self.translator, self.valid, self.config.metric_tokenizer)
+        scores = {name: value["score"] if isinstance(value, dict) else value
+                  for name, value in result.scores.items()}  # fmt: skip
+        shown = ("loss", "bleu", "chrf", "perplexity", "aer", "attention_entropy")
+        values = {name: scores[name] for name in shown if name in scores}
+        self.journal.record("valid", progress.step, values)
+        self._show_sentences(result.translations)
+        new = values[self.criterion.name]
+        better = self.criterion.is_better(new, progress.best_score)
+        if better:
+            progress.best_score, progress.best_step, progress.stale = new, progress.step, 0
+        else:
+            progress.stale += 1
+        self._say(f"step {progress.step:>6}  valid  "
+                  + "  ".join(f"{name} {value:.3f}" for name, value in values.items())
+                  + ("  (best so far)" if better else ""))  # fmt: skip
+        progress.seconds += time.perf_counter() - started
+        self._save("last")
+        if better:
+            self._save("best")
+
+    def _show_sentences(self, translations: list[Any]) -> None:
+        """The same sentences at every validation, so that their alignment is seen emerging."""
+        step = self.progress.step
+        for line in self.config.trainer.sentences:
+            if line > len(translations):
+                continue
+            translation, pair = translations[line - 1], self.valid.pairs[line - 1]
+            name = f"valid_{line:04d}"
+            pixels = draw(translation, f"{name}, step {step:,}: {translation.text}",
+                          self.run_dir / "alignments" / name / f"step_{step:07d}")  # fmt: skip
+            self.journal.picture(f"alignment/{name}", step, pixels)
+            # Indented by four: Markdown shows it as it is, whatever characters it holds.
+            self.journal.text(f"translation/{name}", step, f"    source     {pair.source}\n"
+                              f"    reference  {pair.target}\n    hypothesis {translation.text}")  # fmt: skip
+
+    def _save(self, name: str) -> None:
+        """Write ``checkpoints/<name>.safetensors``: the whole run."""
+        self.journal.flush()
+        random, plain_random = runtime.random_state()
+        sides = {"source": self.corpus.source, "target": self.corpus.target}
+        tensors = {f"model.{key}": value for key, value in self.model.state_dict().items()}
+        tensors |= {f"optimizer.{key}": value
+                    for key, value in optimizer_tensors(self.optimizer).items()}  # fmt: skip
+        tensors |= {f"rng.{key}": value for key, value in random.items()}
+        tensors |= {f"tokenizer.{key}": torch.tensor(list(side.tokenizer.model), dtype=torch.uint8)
+                    for key, side in sides.items() if side.tokenizer.model is not None}  # fmt: skip
+        header = {
+            "config": asdict(self.config),
+            "sides": {key: side.state() for key, side in sides.items()},
+            "progress": asdict(self.progress),
+            "random": plain_random,
+            "environment": runtime.environment(self.model.device),
+        }
+        save_checkpoint(self.run_dir / "checkpoints" / f"{name}.safetensors", tensors, header)
+
+    def _restore(self, checkpoint: Checkpoint) -> None:
+        self.model.load_state_dict(checkpoint.part("model"))
+        restore_optimizer(self.optimizer, checkpoint.part("optimizer"))
+        runtime.restore_random_state(checkpoint.part("rng"), checkpoint.header["random"])
+        self.progress = Progress(**checkpoint.header["progress"])
+
+    def _ask_to_stop(self, number: int, frame: Any) -> None:
+        self.stop_signal = number
+
+    def _say(self, line: str) -> None:
+        # Through tqdm, so that the line does not cut the bar in two.
+        with tqdm.external_write_mode(file=sys.stderr):
+            log.info(line)
