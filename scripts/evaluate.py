@@ -14,10 +14,11 @@ from pathlib import Path
 
 from seq2seq import runtime
 from seq2seq.command_line import command
-from seq2seq.config import DataConfig, EvaluateConfig, from_dict
+from seq2seq.config import DataConfig, EvaluateConfig
 from seq2seq.data.corpus import ParallelFiles
 from seq2seq.data.preparation import locate
 from seq2seq.decoding.translator import load_translator
+from seq2seq.schema import from_dict
 from seq2seq.training.run import score_line
 from seq2seq.training.validation import evaluate, read_test_set, write_translations
 

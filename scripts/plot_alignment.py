@@ -29,7 +29,9 @@ def main(config: PlotAlignmentConfig) -> None:
         title = f"given: {config.target}"
     output = Path(config.output)
     draw(translation, title, output.with_suffix(""))
-    logging.info("%s (score %.3f); picture in %s", title, translation.score, output.with_suffix(".png"))
+    logging.info(
+        "%s (score %.3f); picture in %s", title, translation.score, output.with_suffix(".png")
+    )
 
 
 if __name__ == "__main__":

@@ -14,7 +14,8 @@ import sys
 
 from seq2seq.checkpoint import load_checkpoint
 from seq2seq.command_line import command, merge_overrides, output_dir, task_overrides
-from seq2seq.config import TrainConfig, from_dict, last_checkpoint
+from seq2seq.config import TrainConfig, last_checkpoint
+from seq2seq.schema import from_dict
 from seq2seq.training.run import Run, check_resumable
 from seq2seq.training.trainer import Interrupted
 
@@ -32,8 +33,11 @@ def main(config: TrainConfig) -> float | None:
             log.info("changed  %s", change)
     run = Run(config, folder, resumed)
     if run.trainer.finished():
-        log.info("already at step %d, nothing to do; raise trainer.max_steps, max_epochs or "
-                 "max_minutes to go on", run.trainer.progress.step)  # fmt: skip
+        log.info(
+            "already at step %d, nothing to do; raise trainer.max_steps, max_epochs or "
+            "max_minutes to go on",
+            run.trainer.progress.step,
+        )
     try:
         progress = run.trainer.fit()
     except Interrupted as stop:

@@ -31,7 +31,11 @@ def main(config: TranslateConfig) -> None:
         for number, best in enumerate(translator.translate_num_best(lines, config.num_best), done):
             for translation in best:
                 text = one_line(translation.text)
-                print(text if config.num_best == 1 else f"{number + 1}\t{text}\t{translation.score:.4f}")
+                print(
+                    text
+                    if config.num_best == 1
+                    else f"{number + 1}\t{text}\t{translation.score:.4f}"
+                )
         sys.stdout.flush()
         done += len(lines)
 

@@ -22,8 +22,11 @@ class Checkpoint(NamedTuple):
     def part(self, name: str) -> dict[str, Tensor]:
         """The tensors called ``<name>.*``, without that prefix."""
         start = name + "."
-        return {key[len(start):]: tensor for key, tensor in self.tensors.items()
-                if key.startswith(start)}  # fmt: skip
+        return {
+            key[len(start) :]: tensor
+            for key, tensor in self.tensors.items()
+            if key.startswith(start)
+        }
 
 
 def save_checkpoint(path: Path, tensors: dict[str, Tensor], header: dict[str, Any]) -> None:
@@ -34,7 +37,9 @@ def save_checkpoint(path: Path, tensors: dict[str, Tensor], header: dict[str, An
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     # Tensors that share storage (tied embeddings) are refused by safetensors: each gets its own.
-    contents = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
+    contents = {
+        name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()
+    }
     metadata = {"format": str(FORMAT), "header": json.dumps(header, allow_nan=False)}
     handle, partial = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".partial")
     os.close(handle)
@@ -48,8 +53,10 @@ def save_checkpoint(path: Path, tensors: dict[str, Tensor], header: dict[str, An
         os.replace(partial, path)
         _flush(path.parent)
     except (OSError, SafetensorError) as error:
-        raise OSError(f"{path} could not be written ({error}); the previous file is intact. Free "
-                      f"some space or fix the permissions, then resume the run.") from error  # fmt: skip
+        raise OSError(
+            f"{path} could not be written ({error}); the previous file is intact. Free "
+            f"some space or fix the permissions, then resume the run."
+        ) from error
     finally:
         Path(partial).unlink(missing_ok=True)
 
@@ -71,14 +78,18 @@ def load_checkpoint(path: Path, parts: tuple[str, ...] | None = None) -> Checkpo
         ValueError: it is no checkpoint of ours, or damaged, or of a newer format.
     """
     if not path.is_file():
-        raise FileNotFoundError(f"checkpoint={path} is not a file; a run keeps its checkpoints in "
-                                f"<run>/checkpoints/best.safetensors and last.safetensors.")  # fmt: skip
+        raise FileNotFoundError(
+            f"checkpoint={path} is not a file; a run keeps its checkpoints in "
+            f"<run>/checkpoints/best.safetensors and last.safetensors."
+        )
     try:
         with safe_open(path, framework="pt") as file:
             metadata = file.metadata() or {}
             if "header" not in metadata or not metadata.get("format", "").isdigit():
-                raise ValueError(f"checkpoint={path} is a safetensors file of another program; "
-                                 f"give one that scripts/train.py wrote.")  # fmt: skip
+                raise ValueError(
+                    f"checkpoint={path} is a safetensors file of another program; "
+                    f"give one that scripts/train.py wrote."
+                )
             if int(metadata["format"]) > FORMAT:
                 raise ValueError(
                     f"checkpoint={path} has format {metadata['format']}, but this version reads "
@@ -88,5 +99,6 @@ def load_checkpoint(path: Path, parts: tuple[str, ...] | None = None) -> Checkpo
             tensors = {key: file.get_tensor(key) for key in wanted}
         return Checkpoint(tensors, json.loads(metadata["header"]))
     except SafetensorError as error:
-        raise ValueError(f"checkpoint={path} is damaged or no safetensors file ({error}); "
-                         f"nothing in it was run.") from error  # fmt: skip
+        raise ValueError(
+            f"checkpoint={path} is damaged or no safetensors file ({error}); nothing in it was run."
+        ) from error

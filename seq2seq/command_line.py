@@ -30,7 +30,7 @@ from hydra.errors import HydraException, OverrideParseException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from seq2seq.config import allowed, check_values, settings
+from seq2seq.schema import MISSING, allowed, check_values, settings
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 CONF = REPOSITORY / "conf"
@@ -134,14 +134,18 @@ def check_overrides(overrides: list[str], schema: type) -> None:
         if key in groups:
             _check_option(text, parsed.value(), groups[key])
         elif key not in known and not any(name.startswith(key + ".") for name in known):
-            raise UserError(f"{text}: there is no setting {key!r}{nearest(key, known + list(groups))}; "
-                            f"--help lists them all.")  # fmt: skip
+            raise UserError(
+                f"{text}: there is no setting {key!r}{nearest(key, known + list(groups))}; "
+                f"--help lists them all."
+            )
 
 
 def _check_option(text: str, value: Any, options: list[str]) -> None:
     if isinstance(value, str) and value not in options:
-        raise UserError(f"{text}: there is no {value!r}{nearest(value, options)}; "
-                        f"choose one of {', '.join(options)}.")  # fmt: skip
+        raise UserError(
+            f"{text}: there is no {value!r}{nearest(value, options)}; "
+            f"choose one of {', '.join(options)}."
+        )
 
 
 def nearest(word: str, words: list[str]) -> str:
@@ -215,8 +219,10 @@ def merge_overrides(stored: dict[str, Any], overrides: list[str], schema: type[T
     for text in overrides:
         parsed = OverridesParser.create().parse_override(text)
         if parsed.key_or_group not in known:
-            raise UserError(f"{text}: a run is resumed with the choices it was started with; "
-                            f"only single settings such as trainer.max_steps can change.")  # fmt: skip
+            raise UserError(
+                f"{text}: a run is resumed with the choices it was started with; "
+                f"only single settings such as trainer.max_steps can change."
+            )
         OmegaConf.update(config, parsed.key_or_group, parsed.value())
     return typed(config, schema)  # type: ignore[arg-type]
 
@@ -227,19 +233,31 @@ def usage(module: Any, schema: type) -> str:
     name = Path(module.__file__).stem
     defaults = yaml.safe_load((CONF / f"{name}.yaml").read_text(encoding="utf-8"))["defaults"]
     chosen = {next(iter(entry)) for entry in defaults if isinstance(entry, dict)}
-    groups = {group: options for group, options in config_groups().items()
-              if group.split("/")[0] in chosen}  # fmt: skip
+    groups = {
+        group: options
+        for group, options in config_groups().items()
+        if group.split("/")[0] in chosen
+    }
     if groups:
         lines.append("Choices (files in conf/):")
         lines += [f"  {group}={'|'.join(options)}" for group, options in groups.items()]
         lines.append("")
     lines.append("Single settings, with their defaults (a choice above may give others):")
     for key, item in settings(schema):
-        value = item.default_factory() if callable(item.default_factory) else item.default
-        shown = {None: "null", "???": "from a choice, or needed"}.get(
-            value if not isinstance(value, list) else 0, value)  # fmt: skip
         limits = f"; {allowed(item)}" if allowed(item) else ""
-        lines.append(f"  {key}={shown}\n      {item.metadata['meaning']}{limits}")
-    lines += ["", "--cfg job prints the composed settings; --multirun a=1,2 tries several values;",
-              "--hydra-help tells the rest."]  # fmt: skip
+        lines.append(f"  {key}={_shown(item)}\n      {item.metadata['meaning']}{limits}")
+    lines += [
+        "",
+        "--cfg job prints the composed settings; --multirun a=1,2 tries several values;",
+        "--hydra-help tells the rest.",
+    ]
     return "\n".join(lines)
+
+
+def _shown(item: Any) -> str:
+    """The default of a setting, as ``--help`` shows it."""
+    if callable(item.default_factory):
+        return str(item.default_factory())
+    if item.default == MISSING:
+        return "(from a choice, or needed)"
+    return "null" if item.default is None else str(item.default)

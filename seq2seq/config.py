@@ -1,37 +1,14 @@
-"""Every setting: its type, meaning, unit, range and default. ``conf/`` only gives values.
+"""Every setting: its type, meaning, unit, range and default. ``conf/`` only gives values."""
 
-Knows nothing of Hydra: that is ``command_line``'s.
-"""
-
-from collections.abc import Iterator
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
 
-T = TypeVar("T")
+from seq2seq.schema import MISSING, part, setting
 
 
 def last_checkpoint(run_dir: Path) -> Path:
     """The newest state of a run, from which it can go on."""
     return run_dir / "checkpoints" / "last.safetensors"
-
-MISSING: Any = "???"  # OmegaConf's mark of a value that must be given
-
-
-def setting(default: Any, meaning: str, *, at_least: float | None = None,
-            above: float | None = None, at_most: float | None = None,
-            below: float | None = None, choices: tuple[str, ...] = ()) -> Any:  # fmt: skip
-    """One setting of a dataclass below: default, meaning (with its unit) and what is allowed."""
-    metadata = {"meaning": meaning, "at least": at_least, "above": above, "at most": at_most,
-                "below": below, "choices": choices}  # fmt: skip
-    if isinstance(default, list | dict):
-        return field(default_factory=lambda: type(default)(default), metadata=metadata)
-    return field(default=default, metadata=metadata)
-
-
-def part(kind: type) -> Any:
-    """A group of settings inside another."""
-    return field(default_factory=kind)
 
 
 @dataclass
@@ -45,9 +22,20 @@ class SplitConfig:
 
 @dataclass
 class TokenizerConfig:
-    name: str = setting("moses", "how sentences are split", choices=(
-        "moses", "sentencepiece", "whitespace", "characters",
-        "basic_english", "toktok", "spacy", "revtok"))  # fmt: skip
+    name: str = setting(
+        "moses",
+        "how sentences are split",
+        choices=(
+            "moses",
+            "sentencepiece",
+            "whitespace",
+            "characters",
+            "basic_english",
+            "toktok",
+            "spacy",
+            "revtok",
+        ),
+    )
     lowercase: bool = setting(False, "lowercase first; scores are then not comparable to others")
     model_type: str = setting("bpe", "kind of SentencePiece model", choices=("bpe", "unigram"))
     vocabulary_size: int = setting(8000, "SentencePiece pieces", at_least=10)
@@ -56,8 +44,9 @@ class TokenizerConfig:
 
 @dataclass
 class VocabularyConfig:
-    max_size: int | None = setting(None, "most tokens kept a side, special ones not counted",
-                                   at_least=1)  # fmt: skip
+    max_size: int | None = setting(
+        None, "most tokens kept a side, special ones not counted", at_least=1
+    )
     min_frequency: int = setting(1, "occurrences below which a token is unknown", at_least=1)
     joint: bool = setting(False, "one vocabulary for both languages")
 
@@ -76,8 +65,12 @@ class DataConfig:
     valid: SplitConfig = part(SplitConfig)
     test: SplitConfig = part(SplitConfig)
     test_set: str = setting("test", "which test part, where a corpus has several")
-    max_tokens: int = setting(100, "longest training sentence, in tokens of either side; longer "
-                              "pairs are left out, of the training part only", at_least=1)  # fmt: skip
+    max_tokens: int = setting(
+        100,
+        "longest training sentence, in tokens of either side; longer "
+        "pairs are left out, of the training part only",
+        at_least=1,
+    )
     tokenizer: TokenizerConfig = part(TokenizerConfig)
     vocabulary: VocabularyConfig = part(VocabularyConfig)
 
@@ -92,24 +85,34 @@ class AttentionConfig:
 class OutputConfig:
     activation: str = setting("maxout", "of the deep output", choices=("maxout", "tanh"))
     size: int = setting(256, "units of the deep output", at_least=1)
-    state: str = setting("current", "decoder state that it reads; the paper: previous",
-                         choices=("current", "previous"))  # fmt: skip
+    state: str = setting(
+        "current",
+        "decoder state that it reads; the paper: previous",
+        choices=("current", "previous"),
+    )
 
 
 @dataclass
 class ModelConfig:
-    cell: str = setting("gru", "recurrent cell, encoder and decoder; paper_gru applies the reset "
-                        "gate before the product", choices=("gru", "lstm", "paper_gru"))  # fmt: skip
+    cell: str = setting(
+        "gru",
+        "recurrent cell, encoder and decoder; paper_gru applies the reset gate before the product",
+        choices=("gru", "lstm", "paper_gru"),
+    )
     embedding_size: int = setting(256, "units of a word embedding", at_least=1)
     encoder_size: int = setting(256, "units of an encoder layer, in each direction", at_least=1)
     encoder_layers: int = setting(1, "encoder layers", at_least=1)
     decoder_size: int = setting(512, "units of the decoder state", at_least=1)
     dropout: float = setting(0.2, "probability that a unit is zeroed", at_least=0, below=1)
-    tie_embeddings: str = setting("none", "share the output layer with the target embedding "
-                                  "(target), and both with the source embedding (all)",
-                                  choices=("none", "target", "all"))  # fmt: skip
-    initialisation: str = setting("uniform", "how parameters start",
-                                  choices=("uniform", "paper", "xavier"))  # fmt: skip
+    tie_embeddings: str = setting(
+        "none",
+        "share the output layer with the target embedding "
+        "(target), and both with the source embedding (all)",
+        choices=("none", "target", "all"),
+    )
+    initialisation: str = setting(
+        "uniform", "how parameters start", choices=("uniform", "paper", "xavier")
+    )
     attention: AttentionConfig = part(AttentionConfig)
     output: OutputConfig = part(OutputConfig)
 
@@ -124,11 +127,15 @@ class ModelConfig:
 
 @dataclass
 class ScheduleConfig:
-    name: str = setting("constant", "how the learning rate falls after the warm-up", choices=(
-        "constant", "linear", "cosine", "inverse_sqrt"))  # fmt: skip
+    name: str = setting(
+        "constant",
+        "how the learning rate falls after the warm-up",
+        choices=("constant", "linear", "cosine", "inverse_sqrt"),
+    )
     warmup_steps: int = setting(0, "steps over which the rate grows from 0", at_least=0)
-    decay_from: float = setting(0.0, "fraction of the run after which linear and cosine begin to "
-                                "fall", at_least=0, below=1)  # fmt: skip
+    decay_from: float = setting(
+        0.0, "fraction of the run after which linear and cosine begin to fall", at_least=0, below=1
+    )
 
 
 @dataclass
@@ -139,8 +146,9 @@ class OptimConfig:
     rho: float = setting(0.95, "Adadelta's decay rate", at_least=0, below=1)
     epsilon: float = setting(1e-8, "added to the denominator", above=0)
     weight_decay: float = setting(0.0, "pull towards 0", at_least=0)
-    max_gradient_norm: float | None = setting(1.0, "norm above which gradients are scaled down",
-                                              above=0)  # fmt: skip
+    max_gradient_norm: float | None = setting(
+        1.0, "norm above which gradients are scaled down", above=0
+    )
     schedule: ScheduleConfig = part(ScheduleConfig)
 
 
@@ -149,32 +157,46 @@ class TrainerConfig:
     max_steps: int | None = setting(None, "updates after which to stop", at_least=1)
     max_epochs: int | None = setting(None, "passes over the data after which to stop", at_least=1)
     max_minutes: float | None = setting(None, "minutes of training after which to stop", above=0)
-    batch_tokens: int | None = setting(None, "most tokens in a batch, padding included, of the "
-                                       "longer side", at_least=1)  # fmt: skip
+    batch_tokens: int | None = setting(
+        None, "most tokens in a batch, padding included, of the longer side", at_least=1
+    )
     batch_sentences: int | None = setting(64, "most sentences in a batch", at_least=1)
-    bucket_batches: int = setting(100, "batches whose sentences are sorted by length together; 1 "
-                                  "leaves them in random order", at_least=1)  # fmt: skip
+    bucket_batches: int = setting(
+        100,
+        "batches whose sentences are sorted by length together; 1 leaves them in random order",
+        at_least=1,
+    )
     accumulate_batches: int = setting(1, "batches whose gradients make one step", at_least=1)
-    label_smoothing: float = setting(0.0, "probability given to all words alike", at_least=0,
-                                     below=1)  # fmt: skip
+    label_smoothing: float = setting(
+        0.0, "probability given to all words alike", at_least=0, below=1
+    )
     log_every_steps: int = setting(50, "steps between lines of the training log", at_least=1)
     validate_every_steps: int = setting(500, "steps between validations", at_least=1)
-    validation_beam_size: int = setting(1, "beam of the translations made while training",
-                                        at_least=1)  # fmt: skip
-    select: str = setting("bleu", "score that decides which checkpoint is best",
-                          choices=("bleu", "loss"))  # fmt: skip
-    patience: int | None = setting(None, "validations without a better score after which to stop",
-                                   at_least=1)  # fmt: skip
-    sentences: list[int] = setting([1, 2, 3], "lines of the validation part whose alignment is "
-                                   "drawn at every validation, the first being 1")  # fmt: skip
+    validation_beam_size: int = setting(
+        1, "beam of the translations made while training", at_least=1
+    )
+    select: str = setting(
+        "bleu", "score that decides which checkpoint is best", choices=("bleu", "loss")
+    )
+    patience: int | None = setting(
+        None, "validations without a better score after which to stop", at_least=1
+    )
+    sentences: list[int] = setting(
+        [1, 2, 3],
+        "lines of the validation part whose alignment is "
+        "drawn at every validation, the first being 1",
+    )
 
     def check(self) -> None:
         if self.max_steps is None and self.max_epochs is None and self.max_minutes is None:
-            raise ValueError("trainer has no end: set trainer.max_steps, trainer.max_epochs or "
-                             "trainer.max_minutes.")  # fmt: skip
+            raise ValueError(
+                "trainer has no end: set trainer.max_steps, trainer.max_epochs or "
+                "trainer.max_minutes."
+            )
         if self.batch_tokens is None and self.batch_sentences is None:
-            raise ValueError("trainer has no batch size: set trainer.batch_tokens or "
-                             "trainer.batch_sentences.")  # fmt: skip
+            raise ValueError(
+                "trainer has no batch size: set trainer.batch_tokens or trainer.batch_sentences."
+            )
         if any(line < 1 for line in self.sentences):
             raise ValueError(f"trainer.sentences={self.sentences} counts lines from 1.")
 
@@ -183,8 +205,9 @@ class TrainerConfig:
 class DecodingConfig:
     beam_size: int = setting(5, "hypotheses kept; 1 is greedy", at_least=1)
     batch_size: int = setting(64, "sentences translated together; changes speed only", at_least=1)
-    length_penalty: float = setting(1.0, "alpha of Wu et al. 2016; 0 prefers short translations",
-                                    at_least=0)  # fmt: skip
+    length_penalty: float = setting(
+        1.0, "alpha of Wu et al. 2016; 0 prefers short translations", at_least=0
+    )
     max_length_factor: float = setting(2.0, "most target tokens for each source token", above=0)
     max_length_extra: int = setting(10, "target tokens allowed beyond that", at_least=1)
     replace_unknown: bool = setting(False, "write the most attended source word for an unknown one")
@@ -195,8 +218,9 @@ class RunConfig:
     """What every script has."""
 
     device: str = setting("auto", "auto, cpu, cuda or cuda:N")
-    threads: int | None = setting(None, "CPU threads; by default the cores this process may use",
-                                  at_least=1)  # fmt: skip
+    threads: int | None = setting(
+        None, "CPU threads; by default the cores this process may use", at_least=1
+    )
 
 
 @dataclass
@@ -209,8 +233,9 @@ class TrainConfig(RunConfig):
     name: str = setting(MISSING, "folder of the run, below runs/")
     seed: int = setting(1, "of every random number", at_least=0)
     resume: str | None = setting(None, "run folder to continue")
-    metric_tokenizer: str = setting("13a", "sacreBLEU's tokeniser; zh, ja-mecab or ko-mecab for "
-                                    "those languages")  # fmt: skip
+    metric_tokenizer: str = setting(
+        "13a", "sacreBLEU's tokeniser; zh, ja-mecab or ko-mecab for those languages"
+    )
     data: DataConfig = part(DataConfig)
     model: ModelConfig = part(ModelConfig)
     optim: OptimConfig = part(OptimConfig)
@@ -219,8 +244,10 @@ class TrainConfig(RunConfig):
 
     def check(self) -> None:
         if self.resume is not None and not last_checkpoint(Path(self.resume)).is_file():
-            raise ValueError(f"resume={self.resume} holds no {last_checkpoint(Path())}; give the "
-                             f"folder of a run, such as runs/sample/<date>_<time>.")  # fmt: skip
+            raise ValueError(
+                f"resume={self.resume} holds no {last_checkpoint(Path())}; give the "
+                f"folder of a run, such as runs/sample/<date>_<time>."
+            )
 
 
 @dataclass
@@ -230,8 +257,9 @@ class EvaluateConfig(RunConfig):
     source: str | None = setting(None, "file of source sentences, instead of split")
     target: str | None = setting(None, "file of reference translations, instead of split")
     alignment: str | None = setting(None, "file of true word alignments of these")
-    output: str | None = setting(None, "folder for what is written; by default evaluation/ in "
-                                 "the run")  # fmt: skip
+    output: str | None = setting(
+        None, "folder for what is written; by default evaluation/ in the run"
+    )
     metric_tokenizer: str = setting("13a", "sacreBLEU's tokeniser")
     decoding: DecodingConfig = part(DecodingConfig)
 
@@ -239,14 +267,20 @@ class EvaluateConfig(RunConfig):
 @dataclass
 class TranslateConfig(RunConfig):
     checkpoint: str = setting(MISSING, "file made by training")
-    num_best: int = setting(1, "translations of each sentence; above 1, lines of number, "
-                            "translation and score, separated by tabs", at_least=1)  # fmt: skip
+    num_best: int = setting(
+        1,
+        "translations of each sentence; above 1, lines of number, "
+        "translation and score, separated by tabs",
+        at_least=1,
+    )
     decoding: DecodingConfig = part(DecodingConfig)
 
     def check(self) -> None:
         if self.num_best > self.decoding.beam_size:
-            raise ValueError(f"num_best={self.num_best} needs a beam at least as wide; "
-                             f"decoding.beam_size={self.decoding.beam_size}.")  # fmt: skip
+            raise ValueError(
+                f"num_best={self.num_best} needs a beam at least as wide; "
+                f"decoding.beam_size={self.decoding.beam_size}."
+            )
 
 
 @dataclass
@@ -256,66 +290,3 @@ class PlotAlignmentConfig(RunConfig):
     target: str | None = setting(None, "its translation; by default the model's own")
     output: str = setting("alignment.png", "picture to write")
     decoding: DecodingConfig = part(DecodingConfig)
-
-
-def from_dict(kind: type[T], values: dict[str, Any]) -> T:
-    """A config dataclass from ``dataclasses.asdict`` of one, as checkpoints keep it.
-
-    Raises:
-        ValueError: it has a setting that this version does not know.
-    """
-    groups = {item.name: item.default_factory for item in fields(kind)  # type: ignore[arg-type]
-              if is_dataclass(item.default_factory)}  # fmt: skip
-    unknown = set(values) - {item.name for item in fields(kind)}  # type: ignore[arg-type]
-    if unknown:
-        raise ValueError(f"the checkpoint has settings that this version does not know: "
-                         f"{', '.join(sorted(unknown))} (of {kind.__name__}).")  # fmt: skip
-    return kind(**{name: from_dict(groups[name], value) if name in groups else value  # type: ignore[arg-type]
-                   for name, value in values.items()})  # fmt: skip
-
-
-def settings(kind: type, prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Every setting of a config class with its full key, depth first."""
-    for item in fields(kind):
-        if is_dataclass(item.default_factory):
-            yield from settings(item.default_factory, f"{prefix}{item.name}.")
-        else:
-            yield prefix + item.name, item
-
-
-def allowed(item: Any) -> str:
-    """What a setting may be, in words; empty where its type says it all."""
-    if item.metadata["choices"]:
-        return "one of " + ", ".join(item.metadata["choices"])
-    bounds = [f"{word} {item.metadata[word]:g}" for word in
-              ("at least", "above", "at most", "below") if item.metadata[word] is not None]  # fmt: skip
-    return " and ".join(bounds)
-
-
-def check_values(config: Any, prefix: str = "") -> None:
-    """Refuse impossible values.
-
-    Raises:
-        ValueError: names the key as the user types it, the value, and what is allowed.
-    """
-    for item in fields(config):
-        value, key = getattr(config, item.name), prefix + item.name
-        if is_dataclass(value):
-            check_values(value, key + ".")
-        elif value is not None and not _is_allowed(value, item.metadata):
-            raise ValueError(f"{key}={value} must be {allowed(item)}.")
-    # Not __post_init__: OmegaConf makes objects with defaults that nobody asked for.
-    if hasattr(config, "check"):
-        config.check()
-
-
-def _is_allowed(value: Any, limits: Any) -> bool:
-    if limits["choices"]:
-        return value in limits["choices"]
-    # Written so that NaN fails every bound.
-    return (
-        (limits["at least"] is None or value >= limits["at least"])
-        and (limits["above"] is None or value > limits["above"])
-        and (limits["at most"] is None or value <= limits["at most"])
-        and (limits["below"] is None or value < limits["below"])
-    )

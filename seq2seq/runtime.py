@@ -26,8 +26,9 @@ def select_device(name: str) -> torch.device:
     except (RuntimeError, AssertionError) as error:
         # torch's own texts run over several lines.
         reason = str(error).strip().split("\n")[0]
-        raise ValueError(f"device={name} cannot be used here ({reason}); "
-                         f"try device=auto or device=cpu.") from error  # fmt: skip
+        raise ValueError(
+            f"device={name} cannot be used here ({reason}); try device=auto or device=cpu."
+        ) from error
     return device
 
 
@@ -36,8 +37,11 @@ def set_threads(threads: int | None) -> int:
     if threads is None:
         # Not os.cpu_count(): in a container or under taskset it counts cores we may not use,
         # and small RNN batches get slower with every thread too many.
-        threads = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (
-            os.cpu_count() or 1)  # fmt: skip
+        threads = (
+            len(os.sched_getaffinity(0))
+            if hasattr(os, "sched_getaffinity")
+            else (os.cpu_count() or 1)
+        )
     torch.set_num_threads(threads)
     return threads
 
@@ -58,8 +62,10 @@ def random_state() -> tuple[dict[str, Tensor], dict[str, Any]]:
     version, words, gauss = random.getstate()
     _, keys, position, has_gauss, cached = np.random.get_state()
     tensors["numpy"] = torch.from_numpy(np.asarray(keys).astype(np.int64))
-    plain = {"python": [version, list(words), gauss],
-             "numpy": [int(position), int(has_gauss), float(cached)]}  # fmt: skip
+    plain = {
+        "python": [version, list(words), gauss],
+        "numpy": [int(position), int(has_gauss), float(cached)],
+    }
     return tensors, plain
 
 
@@ -78,8 +84,16 @@ def restore_random_state(tensors: dict[str, Tensor], plain: dict[str, Any]) -> N
 
 def environment(device: torch.device) -> dict[str, Any]:
     """What a figure depends on beside the code: versions, processor, threads."""
-    packages = ("torch", "torchtext", "sacrebleu", "hydra-core", "safetensors", "numpy",
-                "sentencepiece", "sacremoses")  # fmt: skip
+    packages = (
+        "torch",
+        "torchtext",
+        "sacrebleu",
+        "hydra-core",
+        "safetensors",
+        "numpy",
+        "sentencepiece",
+        "sacremoses",
+    )
     return {
         "python": platform.python_version(),
         "platform": f"{sys.platform} {platform.machine()}",

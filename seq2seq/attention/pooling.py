@@ -4,7 +4,7 @@ import torch
 from torch import Tensor, nn
 
 from seq2seq.attention.masking import masked_softmax
-from seq2seq.attention.scoring import SCORES
+from seq2seq.attention.scoring import SCORES, AdditiveScore
 from seq2seq.config import AttentionConfig
 
 
@@ -18,7 +18,7 @@ class SoftAttention(nn.Module):
     result to every step. The module itself remembers nothing.
     """
 
-    def __init__(self, score: nn.Module):
+    def __init__(self, score: AdditiveScore):
         super().__init__()
         self.score = score
 
@@ -46,7 +46,9 @@ class SoftAttention(nn.Module):
         return context, weights
 
 
-def build_attention(config: AttentionConfig, query_size: int, annotation_size: int) -> nn.Module:
+def build_attention(
+    config: AttentionConfig, query_size: int, annotation_size: int
+) -> SoftAttention:
     """The attention that ``model.attention.name`` asks for."""
     if config.name not in SCORES:
         raise ValueError(

@@ -5,10 +5,13 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from torch import Tensor
 
 from seq2seq.data.vocabulary import BOS, EOS, PAD
+
+
+Ids = Sequence[int] | NDArray[np.integer]
 
 
 class Batch(NamedTuple):
@@ -35,35 +38,39 @@ class BatchLimits(NamedTuple):
         )
 
 
-def pad(sequences: Sequence[ArrayLike], value: int = PAD) -> Tensor:
+def pad(sequences: Sequence[Ids], value: int = PAD) -> Tensor:
     """Sequences of ids as one matrix, filled up at the end."""
-    length = max(len(ids) for ids in sequences)  # type: ignore[arg-type]
+    length = max(len(ids) for ids in sequences)
     matrix = np.full((len(sequences), length), value, dtype=np.int64)
     for row, ids in zip(matrix, sequences, strict=True):
-        row[: len(ids)] = ids  # type: ignore[arg-type]
+        row[: len(ids)] = ids
     return torch.from_numpy(matrix)
 
 
-def pad_sources(sources: Sequence[ArrayLike]) -> tuple[Tensor, Tensor]:
+def pad_sources(sources: Sequence[Ids]) -> tuple[Tensor, Tensor]:
     """Source ids with EOS behind, (B, S), and their mask; even a blank sentence has one token."""
     source = pad([np.append(np.asarray(ids, dtype=np.int64), EOS) for ids in sources])
     return source, source != PAD
 
 
-def collate(sources: Sequence[ArrayLike], targets: Sequence[ArrayLike]) -> Batch:
+def collate(sources: Sequence[Ids], targets: Sequence[Ids]) -> Batch:
     """A batch from ids without BOS and EOS."""
     source, source_mask = pad_sources(sources)
-    target = pad([np.concatenate([[BOS], np.asarray(ids, dtype=np.int64), [EOS]])
-                  for ids in targets])  # fmt: skip
+    target = pad(
+        [np.concatenate([[BOS], np.asarray(ids, dtype=np.int64), [EOS]]) for ids in targets]
+    )
     # EOS is never an input: where the row goes on, it does so with padding.
     target_in = target[:, :-1].masked_fill(target[:, :-1] == EOS, PAD)
     return Batch(source, source_mask, target_in, target[:, 1:])
 
 
 def plan_batches(
-    source_lengths: NDArray, target_lengths: NDArray, limits: BatchLimits,
-    bucket_batches: int, seed: tuple[int, int],
-) -> list[NDArray[np.int64]]:  # fmt: skip
+    source_lengths: NDArray,
+    target_lengths: NDArray,
+    limits: BatchLimits,
+    bucket_batches: int,
+    seed: tuple[int, int],
+) -> list[NDArray[np.int64]]:
     """Which sentences make which batch, for one epoch.
 
     Sentences are shuffled, then sorted by length within buckets of about ``bucket_batches``
@@ -80,7 +87,7 @@ def plan_batches(
     random = np.random.default_rng(seed)
     order = random.permutation(len(source_lengths))
     longer = np.maximum(source_lengths, target_lengths) + 1
-    size = limits.sentences or max(1, int(limits.tokens / max(longer.mean(), 1)))  # type: ignore[operator]
+    size = limits.sentences or max(1, int(limits.tokens / max(longer.mean(), 1)))
     batches = []
     for start in range(0, len(order), size * bucket_batches):
         bucket = order[start : start + size * bucket_batches]
@@ -89,7 +96,7 @@ def plan_batches(
             keys = np.lexsort((source_lengths[bucket], target_lengths[bucket]))
             bucket = bucket[keys]
         batches += cut(bucket, longer, limits)
-    random.shuffle(batches)  # type: ignore[arg-type]
+    random.shuffle(batches)
     return batches
 
 

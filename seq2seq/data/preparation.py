@@ -102,7 +102,9 @@ def _key(config: DataConfig) -> str:
     settings = asdict(config)
     for irrelevant in ("name", "root", "url", "prepared", "train", "valid", "test", "test_set"):
         del settings[irrelevant]
-    digests = [file_digest(path) for files in (train, valid) for path in (files.source, files.target)]
+    digests = [
+        file_digest(path) for files in (train, valid) for path in (files.source, files.target)
+    ]
     made_of = json.dumps([FORMAT, settings, digests], sort_keys=True)
     return hashlib.sha256(made_of.encode()).hexdigest()[:16]
 
@@ -129,8 +131,10 @@ def _make(config: DataConfig, folder: Path) -> None:
     counts = _write_provisional(config, tokenizers, folder, report)
     if report.kept == 0:
         files = locate(config, "train")
-        raise ValueError(f"{files.source} and {files.target} leave no training pair: "
-                         f"{'; '.join(report.lines())}.")  # fmt: skip
+        raise ValueError(
+            f"{files.source} and {files.target} leave no training pair: "
+            f"{'; '.join(report.lines())}."
+        )
     sides = _number(config, tokenizers, counts, folder)
     report_all = {
         "train": report.to_dict() | _text_report(sides, counts),
@@ -158,8 +162,10 @@ def _build_tokenizers(config: DataConfig) -> list[Tokenizer]:
     if settings.name == "sentencepiece":
         models = [train(0, 1)] * 2 if settings.joint else [train(0), train(1)]
     languages = (config.source_language, config.target_language)
-    return [build_tokenizer(settings.name, language, settings.lowercase, model)
-            for language, model in zip(languages, models, strict=True)]  # fmt: skip
+    return [
+        build_tokenizer(settings.name, language, settings.lowercase, model)
+        for language, model in zip(languages, models, strict=True)
+    ]
 
 
 def _write_provisional(
@@ -172,14 +178,18 @@ def _write_provisional(
     with IdWriter(folder / "source") as source_ids, IdWriter(folder / "target") as target_ids:
         for start, pairs in _chunks(read_parallel(files), files.first_line):
             sides = _tokenize(pairs, tokenizers)
-            kept = [tokens for number, (pair, *tokens) in
-                    enumerate(zip(pairs, *sides, strict=True), start)
-                    if _keep(pair, tokens, config.max_tokens, report, number)]  # fmt: skip
+            kept = [
+                tokens
+                for number, (pair, *tokens) in enumerate(zip(pairs, *sides, strict=True), start)
+                if _keep(pair, tokens, config.max_tokens, report, number)
+            ]
             for side, writer in enumerate((source_ids, target_ids)):
                 numbers = seen[side]
                 counts[side].update(token for pair in kept for token in pair[side])
-                writer.write([numbers.setdefault(token, len(numbers)) for token in pair[side]]
-                             for pair in kept)  # fmt: skip
+                writer.write(
+                    [numbers.setdefault(token, len(numbers)) for token in pair[side]]
+                    for pair in kept
+                )
     return counts
 
 
@@ -194,8 +204,10 @@ def _chunks(
 
 
 def _tokenize(pairs: list[SentencePair], tokenizers: list[Tokenizer]) -> list[list[list[str]]]:
-    return [tokenizer.tokenize_many([pair[side] for pair in pairs])
-            for side, tokenizer in enumerate(tokenizers)]  # fmt: skip
+    return [
+        tokenizer.tokenize_many([pair[side] for pair in pairs])
+        for side, tokenizer in enumerate(tokenizers)
+    ]
 
 
 def _keep(
@@ -263,7 +275,8 @@ def report_lines(report: dict[str, Any]) -> list[str]:
             lines.append(f"{part}: dropped {drop['count']:,}: {reason} (line {where})")
         for side in ("source", "target"):
             text = facts[side]
-            lines.append(f"{part} {side}: {text['tokens']:,} tokens, vocabulary of "
-                         f"{text['vocabulary']:,}, {text['unknown']:.2%} unknown")  # fmt: skip
+            lines.append(
+                f"{part} {side}: {text['tokens']:,} tokens, vocabulary of "
+                f"{text['vocabulary']:,}, {text['unknown']:.2%} unknown"
+            )
     return lines
-

@@ -59,8 +59,12 @@ class IdWriter:
     def __enter__(self) -> "IdWriter":
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
-                 trace: TracebackType | None) -> None:  # fmt: skip
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self.ids.close()
         self.offsets.close()
 

@@ -26,9 +26,13 @@ class Candidate(NamedTuple):
 
 
 def beam_search(
-    step: Step, state: State, limits: Limits, beam_size: int, num_best: int = 1,
+    step: Step,
+    state: State,
+    limits: Limits,
+    beam_size: int,
+    num_best: int = 1,
     device: torch.device | None = None,
-) -> list[list[Hypothesis]]:  # fmt: skip
+) -> list[list[Hypothesis]]:
     """The best outputs of each sentence, best first (Graves 2012; Sutskever et al. 2014).
 
     ``beam_size`` hypotheses are followed. One that ends keeps its place, so fewer are followed
@@ -88,9 +92,11 @@ def _candidates(
     ):
         if length == limits.max_lengths[row.sentence]:
             row_sums, row_tokens = [endings[index]], [limits.eos]
-        found += [Candidate(row.sentence, total, token, index)
-                  for total, token in zip(row_sums, row_tokens, strict=True)
-                  if total != float("-inf")]  # fmt: skip
+        found += [
+            Candidate(row.sentence, total, token, index)
+            for total, token in zip(row_sums, row_tokens, strict=True)
+            if total != float("-inf")
+        ]
     # Stable: among equals the earlier row wins, whatever else is in the batch.
     return sorted(found, key=lambda candidate: candidate.log_prob, reverse=True)
 
@@ -114,11 +120,16 @@ def _still_promising(
     rows: list[Candidate], finished: list[list[Hypothesis]], limits: Limits, num_best: int
 ) -> list[Candidate]:
     """The rows of sentences in which some row may still enter the best ``num_best``."""
-    bars = [sorted((h.score for h in done), reverse=True)[num_best - 1]
-            if len(done) >= num_best else float("-inf") for done in finished]  # fmt: skip
+    bars = [
+        sorted((h.score for h in done), reverse=True)[num_best - 1]
+        if len(done) >= num_best
+        else float("-inf")
+        for done in finished
+    ]
     hopeful = {
-        row.sentence for row in rows
+        row.sentence
+        for row in rows
         if row.log_prob / length_penalty(limits.max_lengths[row.sentence], limits.length_penalty)
         > bars[row.sentence]
-    }  # fmt: skip
+    }
     return [row for row in rows if row.sentence in hopeful]

@@ -6,7 +6,9 @@ from torch import Tensor
 from seq2seq.decoding.hypothesis import Hypothesis, Limits, State, Step, length_penalty
 
 
-def greedy_search(step: Step, state: State, limits: Limits, device: torch.device | None = None) -> list[Hypothesis]:  # fmt: skip
+def greedy_search(
+    step: Step, state: State, limits: Limits, device: torch.device | None = None
+) -> list[Hypothesis]:
     """The greedy output of each sentence; a sentence that is finished leaves the batch.
 
     At its last allowed position a sentence can only end, so that every output ends with EOS

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from seq2seq.checkpoint import Checkpoint, load_checkpoint
-from seq2seq.config import DecodingConfig, ModelConfig, from_dict
+from seq2seq.config import DecodingConfig, ModelConfig
 from seq2seq.data.batching import collate, pad_sources
 from seq2seq.data.side import Side, side_from_state
 from seq2seq.data.vocabulary import BOS, EOS, PAD, UNK
@@ -20,6 +20,7 @@ from seq2seq.decoding.hypothesis import Hypothesis, Limits, length_penalty
 from seq2seq.model.decoder import Memory
 from seq2seq.model.encoder_decoder import EncoderDecoder, build_model
 from seq2seq.model.recurrence import RecurrentState
+from seq2seq.schema import from_dict
 
 NEVER_WRITTEN = [PAD, BOS]
 
@@ -71,14 +72,15 @@ class Translator:
 
         def search(rows: list[int]) -> list[list[Translation]]:
             found = self._search([tokens[row] for row in rows], num_best)
-            return [[self._translation(tokens[row], hypothesis) for hypothesis in best]
-                    for row, best in zip(rows, found, strict=True)]  # fmt: skip
+            return [
+                [self._translation(tokens[row], hypothesis) for hypothesis in best]
+                for row, best in zip(rows, found, strict=True)
+            ]
 
         lengths = [(len(ids),) for ids in tokens]
         results = self._in_batches(lengths, search)
         nothing = Translation("", 0.0, 0.0, ["</s>"], ["</s>"], np.ones((1, 1), np.float32))
-        return [best if source else [nothing]
-                for source, best in zip(tokens, results, strict=True)]  # fmt: skip
+        return [best if source else [nothing] for source, best in zip(tokens, results, strict=True)]
 
     def force(self, pairs: Sequence[tuple[str, str]]) -> list[Translation]:
         """The model's own score and alignment of given translations (teacher forcing)."""
@@ -101,7 +103,9 @@ class Translator:
                 for row, (log_prob, weights) in zip(rows, scored, strict=True)
             ]
 
-        lengths = [(len(target), len(source)) for source, target in zip(sources, targets, strict=True)]
+        lengths = [
+            (len(target), len(source)) for source, target in zip(sources, targets, strict=True)
+        ]
         return self._in_batches(lengths, score)
 
     def _in_batches(self, lengths: Sequence[tuple[int, ...]], work: Callable) -> list:
@@ -127,8 +131,10 @@ class Translator:
         memory, state = self.model.start(source.to(device), mask.to(device))
         start = SearchState(state, memory, torch.arange(len(sources), device=device))
         # A function of the sentence alone: what shares its batch must not matter.
-        max_lengths = [int(self.config.max_length_factor * len(tokens)) +
-                       self.config.max_length_extra for tokens in sources]  # fmt: skip
+        max_lengths = [
+            int(self.config.max_length_factor * len(tokens)) + self.config.max_length_extra
+            for tokens in sources
+        ]
         limits = Limits(BOS, EOS, max_lengths, self.config.length_penalty)
         if self.config.beam_size == 1:
             return [[best] for best in greedy_search(self._step, start, limits, device)]
@@ -158,8 +164,10 @@ class Translator:
         written = tokens[:-1]
         if self.config.replace_unknown and source:
             looked = weights[:, : len(source)].argmax(axis=1)
-            written = [source[looked[i]] if id == UNK else token for i, (id, token) in
-                       enumerate(zip(hypothesis.tokens, written, strict=False))]  # fmt: skip
+            written = [
+                source[looked[i]] if id == UNK else token
+                for i, (id, token) in enumerate(zip(hypothesis.tokens, written, strict=False))
+            ]
         text = self.target.tokenizer.detokenize(written)
         return Translation(
             text, hypothesis.score, hypothesis.log_prob, [*source, "</s>"], tokens, weights
@@ -179,7 +187,9 @@ def sides_of(checkpoint: Checkpoint) -> tuple[Side, Side]:
     return source, target
 
 
-def load_translator(path: Path, config: DecodingConfig, device: torch.device) -> tuple[Translator, Checkpoint]:  # fmt: skip
+def load_translator(
+    path: Path, config: DecodingConfig, device: torch.device
+) -> tuple[Translator, Checkpoint]:
     """A translator from a checkpoint file alone, and the checkpoint (without its optimiser)."""
     checkpoint = load_checkpoint(path, parts=("model", "tokenizer"))
     source, target = sides_of(checkpoint)
@@ -200,8 +210,10 @@ def text_lines(stream: Iterable[bytes], chunk: int) -> Iterator[list[str]]:
         try:
             lines.append(line.decode("utf-8").removesuffix("\n").removesuffix("\r"))
         except UnicodeDecodeError as error:
-            raise ValueError(f"line {number} of the input is not UTF-8 (byte {error.start + 1}); "
-                             f"convert it first.") from error  # fmt: skip
+            raise ValueError(
+                f"line {number} of the input is not UTF-8 (byte {error.start + 1}); "
+                f"convert it first."
+            ) from error
         if len(lines) == chunk:
             yield lines
             lines = []

@@ -5,9 +5,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from seq2seq.attention.pooling import SoftAttention
 from seq2seq.model.encoder import Encoded
 from seq2seq.model.output import DeepOutput
-from seq2seq.model.recurrence import RecurrentState
+from seq2seq.model.recurrence import RecurrentCell, RecurrentState
 
 
 class Memory(NamedTuple):
@@ -36,8 +37,8 @@ class Decoder(nn.Module):
     def __init__(
         self,
         embedding: nn.Embedding,
-        cell: nn.Module,
-        attention: nn.Module,
+        cell: RecurrentCell,
+        attention: SoftAttention,
         output: DeepOutput,
         sizes: tuple[int, int, int],
         dropout: float,
@@ -89,9 +90,7 @@ class Decoder(nn.Module):
             Logits (B, V), the state ``s_i``, and the attention weights (B, S).
         """
         embedded = self.dropout(self.embedding(tokens))
-        new, context, weights = self._attend_and_advance(
-            self.input_layer(embedded), state, memory
-        )
+        new, context, weights = self._attend_and_advance(self.input_layer(embedded), state, memory)
         shown = state.hidden if self.output_state == "previous" else new.hidden
         return self.output(shown, embedded, context), new, weights
 

@@ -20,13 +20,25 @@ class Encoded(NamedTuple):
 class LibraryLayers(nn.Module):
     """Bidirectional GRU or LSTM layers, by torch's own kernels."""
 
-    def __init__(self, kind: type[nn.RNNBase], input_size: int, hidden_size: int, num_layers: int,
-                 dropout: float):  # fmt: skip
+    def __init__(
+        self,
+        kind: type[nn.GRU] | type[nn.LSTM],
+        input_size: int,
+        hidden_size: int,
+        num_layers: int,
+        dropout: float,
+    ):
         super().__init__()
         # torch warns of a dropout between layers where there is only one.
         between = dropout if num_layers > 1 else 0.0
-        self.rnn = kind(input_size, hidden_size, num_layers, batch_first=True, dropout=between,
-                        bidirectional=True)  # fmt: skip
+        self.rnn = kind(
+            input_size,
+            hidden_size,
+            num_layers,
+            batch_first=True,
+            dropout=between,
+            bidirectional=True,
+        )
 
     def forward(self, embedded: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
         """(B, S, E) -> annotations (B, S, C) and the backward direction's last state."""

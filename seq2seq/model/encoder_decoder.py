@@ -97,13 +97,19 @@ def build_model(
 
     annotation_size = 2 * config.encoder_size
     layers = build_layers(
-        config.cell, config.embedding_size, config.encoder_size, config.encoder_layers,
+        config.cell,
+        config.embedding_size,
+        config.encoder_size,
+        config.encoder_layers,
         config.dropout,
-    )  # fmt: skip
+    )
     output = DeepOutput(
         (config.decoder_size, config.embedding_size, annotation_size),
-        config.output.size, target_vocabulary_size, config.output.activation, config.dropout,
-    )  # fmt: skip
+        config.output.size,
+        target_vocabulary_size,
+        config.output.activation,
+        config.dropout,
+    )
     decoder = Decoder(
         target_embedding,
         CELLS[config.cell](config.decoder_size),

@@ -23,7 +23,21 @@ class RecurrentState(NamedTuple):
         return RecurrentState(self.hidden.index_select(0, rows), memory)
 
 
-class GRUCell(nn.Module):
+class RecurrentCell(nn.Module):
+    """What every cell below offers."""
+
+    num_gates: int  # blocks of H inputs that ``forward`` takes side by side
+
+    def start(self, hidden: Tensor) -> RecurrentState:
+        """The state that begins with ``hidden`` (B, H)."""
+        return RecurrentState(hidden)
+
+    def forward(self, gates: Tensor, state: RecurrentState) -> RecurrentState:
+        """One position: the inputs' share of the gates (B, G*H) and a state -> the next state."""
+        raise NotImplementedError
+
+
+class GRUCell(RecurrentCell):
     """GRU as cuDNN and torch have it, the reset gate after the product (Cho et al. 2014, v1).
 
     r = sigmoid(W_r x + U_r s + b_r)      z = sigmoid(W_z x + U_z s + b_z)
@@ -36,12 +50,7 @@ class GRUCell(nn.Module):
         super().__init__()
         self.recurrent_layer = nn.Linear(state_size, 3 * state_size)
 
-    def start(self, hidden: Tensor) -> RecurrentState:
-        """The state that begins with ``hidden`` (B, H)."""
-        return RecurrentState(hidden)
-
     def forward(self, gates: Tensor, state: RecurrentState) -> RecurrentState:
-        """One position: the inputs' share of the gates (B, 3H) and a state -> the next state."""
         reset_in, update_in, new_in = gates.chunk(3, dim=-1)
         reset_state, update_state, new_state = self.recurrent_layer(state.hidden).chunk(3, dim=-1)
         reset = torch.sigmoid(reset_in + reset_state)
@@ -50,7 +59,7 @@ class GRUCell(nn.Module):
         return RecurrentState(torch.lerp(new, state.hidden, update))
 
 
-class PaperGRUCell(nn.Module):
+class PaperGRUCell(RecurrentCell):
     """GRU as Bahdanau et al. 2015 have it, appendix A.1.1: the reset gate before the product.
 
     r = sigmoid(W_r x + U_r s + b_r)      z = sigmoid(W_z x + U_z s + b_z)
@@ -64,12 +73,7 @@ class PaperGRUCell(nn.Module):
         self.gates_layer = nn.Linear(state_size, 2 * state_size, bias=False)
         self.new_layer = nn.Linear(state_size, state_size, bias=False)
 
-    def start(self, hidden: Tensor) -> RecurrentState:
-        """The state that begins with ``hidden`` (B, H)."""
-        return RecurrentState(hidden)
-
     def forward(self, gates: Tensor, state: RecurrentState) -> RecurrentState:
-        """One position: the inputs' share of the gates (B, 3H) and a state -> the next state."""
         reset_in, update_in, new_in = gates.chunk(3, dim=-1)
         reset_state, update_state = self.gates_layer(state.hidden).chunk(2, dim=-1)
         reset = torch.sigmoid(reset_in + reset_state)
@@ -78,7 +82,7 @@ class PaperGRUCell(nn.Module):
         return RecurrentState(torch.lerp(state.hidden, new, update))
 
 
-class LSTMCell(nn.Module):
+class LSTMCell(RecurrentCell):
     """LSTM with a forget gate (Gers et al. 2000), the gates in torch's order.
 
     i, f, o = sigmoid(W x + U s + b)      g = tanh(W_g x + U_g s + b_g)
@@ -96,11 +100,15 @@ class LSTMCell(nn.Module):
         return RecurrentState(hidden, torch.zeros_like(hidden))
 
     def forward(self, gates: Tensor, state: RecurrentState) -> RecurrentState:
-        """One position: the inputs' share of the gates (B, 4H) and a state -> the next state."""
         gates = gates + self.recurrent_layer(state.hidden)
         enter, forget, new, leave = gates.chunk(4, dim=-1)
+        assert state.memory is not None  # ``start`` makes one
         memory = torch.sigmoid(forget) * state.memory + torch.sigmoid(enter) * torch.tanh(new)
         return RecurrentState(torch.sigmoid(leave) * torch.tanh(memory), memory)
 
 
-CELLS = {"gru": GRUCell, "lstm": LSTMCell, "paper_gru": PaperGRUCell}
+CELLS: dict[str, type[RecurrentCell]] = {
+    "gru": GRUCell,
+    "lstm": LSTMCell,
+    "paper_gru": PaperGRUCell,
+}

@@ -39,8 +39,10 @@ class Journal:
     def record(self, kind: str, step: int, values: dict[str, Any]) -> None:
         """One event: a line of JSON, and a scalar for each number that has a place on a curve."""
         # JSON has no NaN: what is not finite is written as null.
-        plain = {name: None if isinstance(value, float) and not math.isfinite(value) else value
-                 for name, value in values.items()}  # fmt: skip
+        plain = {
+            name: None if isinstance(value, float) and not math.isfinite(value) else value
+            for name, value in values.items()
+        }
         self.file.write(json.dumps({"event": kind, "step": step, **plain}) + "\n")
         self.file.flush()
         for name, value in values.items():

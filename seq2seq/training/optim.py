@@ -20,8 +20,9 @@ def build_optimizer(
         )
     kind = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[config.name]
     first, second = config.betas
-    return kind(parameters, config.learning_rate, (first, second), config.epsilon,
-                config.weight_decay)  # fmt: skip
+    return kind(
+        parameters, config.learning_rate, (first, second), config.epsilon, config.weight_decay
+    )
 
 
 def rate_factor(config: ScheduleConfig, step: int, progress: float) -> float:
@@ -55,8 +56,11 @@ def set_learning_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
 def optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
     """The optimiser's memory, named ``<parameter number>.<what>``."""
     state = optimizer.state_dict()["state"]
-    return {f"{number}.{name}": torch.as_tensor(value)
-            for number, values in state.items() for name, value in values.items()}  # fmt: skip
+    return {
+        f"{number}.{name}": torch.as_tensor(value)
+        for number, values in state.items()
+        for name, value in values.items()
+    }
 
 
 def restore_optimizer(optimizer: torch.optim.Optimizer, tensors: dict[str, Tensor]) -> None:

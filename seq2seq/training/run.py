@@ -47,21 +47,32 @@ class Run:
         # Read before training, not after it: a fault in the test part must not cost a night.
         self.valid = read_test_set(locate(config.data, "valid"))
         self.test = read_test_set(locate(config.data, "test"))
-        model = build_model(config.model, len(corpus.source.vocabulary),
-                            len(corpus.target.vocabulary)).to(self.device)  # fmt: skip
+        model = build_model(
+            config.model, len(corpus.source.vocabulary), len(corpus.target.vocabulary)
+        ).to(self.device)
         self.num_parameters = sum(parameter.numel() for parameter in model.parameters())
-        log.info("%s parameters, device %s, %d threads, run folder %s",
-                 f"{self.num_parameters:,}", self.device, threads, folder)  # fmt: skip
+        log.info(
+            "%s parameters, device %s, %d threads, run folder %s",
+            f"{self.num_parameters:,}",
+            self.device,
+            threads,
+            folder,
+        )
         self.trainer = Trainer(model, corpus, self.valid, config, folder, resumed)
 
     def finish(self) -> dict[str, Any]:
         """Score the best checkpoint on the validation and test parts; write ``summary.json``."""
         path = self.folder / "checkpoints" / "best.safetensors"
         translator, _ = load_translator(path, self.config.decoding, self.device)
-        log.info("scoring the best checkpoint (step %s), beam %d",
-                 f"{self.trainer.progress.best_step:,}", self.config.decoding.beam_size)  # fmt: skip
-        scores = {name: self._score(translator, name, test_set)
-                  for name, test_set in (("test", self.test), ("valid", self.valid))}  # fmt: skip
+        log.info(
+            "scoring the best checkpoint (step %s), beam %d",
+            f"{self.trainer.progress.best_step:,}",
+            self.config.decoding.beam_size,
+        )
+        scores = {
+            name: self._score(translator, name, test_set)
+            for name, test_set in (("test", self.test), ("valid", self.valid))
+        }
         progress = self.trainer.progress
         summary = scores | {
             "steps": progress.step,
@@ -90,8 +101,11 @@ class Run:
 
     def _digests(self) -> dict[str, str]:
         """SHA-256 of every file of the corpus."""
-        paths = {path for part in ("train", "valid", "test")
-                 for path in locate(self.config.data, part)[:2]}  # fmt: skip
+        paths = {
+            path
+            for part in ("train", "valid", "test")
+            for path in locate(self.config.data, part)[:2]
+        }
         return {path.name: file_digest(path) for path in sorted(paths)}
 
     def _report(self, summary: dict[str, Any]) -> None:
@@ -99,15 +113,20 @@ class Run:
         for name in ("valid", "test"):
             log.info("%-5s  %s", name, score_line(summary[name]))
         log.info("summary     %s", self.folder / "summary.json")
-        log.info("TensorBoard make tensorboard   (or: tensorboard --logdir %s "
-                 "--samples_per_plugin images=1000,text=1000)", self.folder)  # fmt: skip
+        log.info(
+            "TensorBoard make tensorboard   (or: tensorboard --logdir %s "
+            "--samples_per_plugin images=1000,text=1000)",
+            self.folder,
+        )
 
 
 def score_line(scores: dict[str, Any]) -> str:
     """BLEU with its signature, and the other scores, on one line."""
-    parts = [f"BLEU {scores['bleu']['score']:.2f} ({scores['bleu']['signature']})",
-             f"chrF {scores['chrf']['score']:.2f}",
-             f"perplexity {scores['perplexity']:.3f}"]  # fmt: skip
+    parts = [
+        f"BLEU {scores['bleu']['score']:.2f} ({scores['bleu']['signature']})",
+        f"chrF {scores['chrf']['score']:.2f}",
+        f"perplexity {scores['perplexity']:.3f}",
+    ]
     if "aer" in scores:
         parts.append(f"AER {scores['aer']:.3f}")
     return "  ".join(parts)
@@ -120,19 +139,29 @@ def check_resumable(stored: TrainConfig, changed: TrainConfig) -> list[str]:
         ValueError: one of them decides what the parameters mean or in which order data come.
     """
     before, after = _flat(asdict(stored)), _flat(asdict(changed))
-    changes = [f"{key}: {before.get(key)} -> {value}" for key, value in after.items()
-               if before.get(key) != value and key != "resume"]  # fmt: skip
-    fixed = [change for change in changes if change.startswith(("model.", "data.", "seed:", "optim.name:"))
-             and not change.startswith(("data.root:", "data.prepared:", "data.url:"))]  # fmt: skip
+    changes = [
+        f"{key}: {before.get(key)} -> {value}"
+        for key, value in after.items()
+        if before.get(key) != value and key != "resume"
+    ]
+    fixed = [
+        change
+        for change in changes
+        if change.startswith(("model.", "data.", "seed:", "optim.name:"))
+        and not change.startswith(("data.root:", "data.prepared:", "data.url:"))
+    ]
     if fixed:
-        raise ValueError(f"resume={changed.resume} cannot change what the run was started with: "
-                         f"{'; '.join(fixed)}. Start a new run instead.")  # fmt: skip
+        raise ValueError(
+            f"resume={changed.resume} cannot change what the run was started with: "
+            f"{'; '.join(fixed)}. Start a new run instead."
+        )
     return changes
 
 
 def _flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     flat: dict[str, Any] = {}
     for name, value in values.items():
-        flat |= _flat(value, f"{prefix}{name}.") if isinstance(value, dict) else {prefix + name: value}
+        flat |= (
+            _flat(value, f"{prefix}{name}.") if isinstance(value, dict) else {prefix + name: value}
+        )
     return flat
-

@@ -6,15 +6,14 @@ import signal
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
 from tqdm import tqdm
 
-from seq2seq import runtime
-from seq2seq.checkpoint import Checkpoint, save_checkpoint
+from seq2seq.checkpoint import Checkpoint
 from seq2seq.config import TrainConfig
 from seq2seq.data.batching import Batch, BatchLimits, collate, plan_batches
 from seq2seq.data.preparation import PreparedCorpus
@@ -23,13 +22,8 @@ from seq2seq.evaluation.metrics import get_criterion
 from seq2seq.model.encoder_decoder import EncoderDecoder
 from seq2seq.training.journal import Journal
 from seq2seq.training.loss import count_tokens, token_cross_entropy
-from seq2seq.training.optim import (
-    build_optimizer,
-    optimizer_tensors,
-    rate_factor,
-    restore_optimizer,
-    set_learning_rate,
-)
+from seq2seq.training.optim import build_optimizer, rate_factor, set_learning_rate
+from seq2seq.training.state import Progress, restore_run, save_run
 from seq2seq.training.validation import TestSet, draw, evaluate
 
 PATIENCE_WITH_NONSENSE = 5  # updates in a row without a finite gradient, after which to stop
@@ -37,27 +31,7 @@ PATIENCE_WITH_NONSENSE = 5  # updates in a row without a finite gradient, after 
 log = logging.getLogger(__name__)
 
 
-@dataclass
-class Progress:
-    """Where a run stands; all of it is in the checkpoint."""
-
-    step: int = 0  # updates made
-    epoch: int = 0  # passes finished
-    position: int = 0  # batches of this epoch's plan already used
-    seconds: float = 0.0  # of training, validations included
-    training_seconds: float = 0.0  # of updates alone
-    tokens: int = 0  # target tokens trained on, EOS included
-    best_score: float | None = None
-    best_step: int = 0
-    stale: int = 0  # validations since the best one
-    skipped: int = 0  # updates left out because their gradient was not finite
-    # Since the last line of the log:
-    interval_nll: float = 0.0
-    interval_tokens: int = 0
-    interval_seconds: float = 0.0
-
-
-class Interrupted(Exception):
+class Interrupted(Exception):  # noqa: N818  (no error: it was asked for)
     """The run was asked to stop (Ctrl-C, SIGTERM); its state is saved."""
 
     def __init__(self, number: int):
@@ -78,16 +52,21 @@ class Trainer:
     """
 
     def __init__(
-        self, model: EncoderDecoder, corpus: PreparedCorpus, valid: TestSet,
-        config: TrainConfig, run_dir: Path, resumed: Checkpoint | None = None,
-    ):  # fmt: skip
+        self,
+        model: EncoderDecoder,
+        corpus: PreparedCorpus,
+        valid: TestSet,
+        config: TrainConfig,
+        run_dir: Path,
+        resumed: Checkpoint | None = None,
+    ):
         self.model, self.corpus, self.valid = model, corpus, valid
         self.config, self.run_dir = config, run_dir
         self.optimizer = build_optimizer(config.optim, model.parameters())
         self.criterion = get_criterion(config.trainer.select)
         self.progress = Progress()
         if resumed is not None:
-            self._restore(resumed)
+            self.progress = restore_run(resumed, model, self.optimizer)
         self.journal = Journal(run_dir, self.progress.step)
         decoding = replace(config.decoding, beam_size=config.trainer.validation_beam_size)
         self.translator = Translator(model, corpus.source, corpus.target, decoding)
@@ -103,11 +82,17 @@ class Trainer:
             Interrupted: asked to stop; everything is saved.
             ValueError: the loss has been no number for several updates.
         """
-        handlers = {number: signal.signal(number, self._ask_to_stop)
-                    for number in (signal.SIGINT, signal.SIGTERM)}  # fmt: skip
+        handlers = {
+            number: signal.signal(number, self._ask_to_stop)
+            for number in (signal.SIGINT, signal.SIGTERM)
+        }
         # A bar for a person at a terminal; plain lines for a log file.
-        self.bar = tqdm(initial=self.progress.step, total=self.config.trainer.max_steps,
-                        unit="step", disable=None)  # fmt: skip
+        self.bar = tqdm(
+            initial=self.progress.step,
+            total=self.config.trainer.max_steps,
+            unit="step",
+            disable=None,
+        )
         try:
             if not self.finished():
                 self._train()
@@ -165,15 +150,22 @@ class Trainer:
         settings, progress = self.config.trainer, self.progress
         source, target = self.corpus.source_ids, self.corpus.target_ids
         limits = BatchLimits(settings.batch_sentences, settings.batch_tokens)
-        self.plan = plan_batches(source.lengths, target.lengths, limits,
-                                 settings.bucket_batches, (self.config.seed, progress.epoch))  # fmt: skip
+        self.plan = plan_batches(
+            source.lengths,
+            target.lengths,
+            limits,
+            settings.bucket_batches,
+            (self.config.seed, progress.epoch),
+        )
         while progress.position < len(self.plan):
             end = progress.position + settings.accumulate_batches
             group = self.plan[progress.position : end]
             # Counted before they are used: whoever saves after the update has used them.
             progress.position = min(end, len(self.plan))
-            yield [collate([source[i] for i in rows], [target[i] for i in rows])
-                   .to(self.model.device) for rows in group]  # fmt: skip
+            yield [
+                collate([source[i] for i in rows], [target[i] for i in rows]).to(self.model.device)
+                for rows in group
+            ]
 
     def _update(self, batches: list[Batch]) -> None:
         """One update from the gradient of all batches together."""
@@ -184,7 +176,9 @@ class Trainer:
         nll = 0.0
         for batch in batches:
             logits, _ = self.model(batch.source, batch.source_mask, batch.target_in)
-            loss = token_cross_entropy(logits, batch.target_out, self.config.trainer.label_smoothing)
+            loss = token_cross_entropy(
+                logits, batch.target_out, self.config.trainer.label_smoothing
+            )
             # Divided by the tokens of all batches, so that four small ones equal a large one.
             (loss.objective / num_tokens).backward()
             nll += loss.nll.item()
@@ -245,8 +239,10 @@ class Trainer:
         started = time.perf_counter()
         progress = self.progress
         result = evaluate(self.translator, self.valid, self.config.metric_tokenizer)
-        scores = {name: value["score"] if isinstance(value, dict) else value
-                  for name, value in result.scores.items()}  # fmt: skip
+        scores = {
+            name: value["score"] if isinstance(value, dict) else value
+            for name, value in result.scores.items()
+        }
         shown = ("loss", "bleu", "chrf", "perplexity", "aer", "attention_entropy")
         values = {name: scores[name] for name in shown if name in scores}
         self.journal.record("valid", progress.step, values)
@@ -257,9 +253,11 @@ class Trainer:
             progress.best_score, progress.best_step, progress.stale = new, progress.step, 0
         else:
             progress.stale += 1
-        self._say(f"step {progress.step:>6}  valid  "
-                  + "  ".join(f"{name} {value:.3f}" for name, value in values.items())
-                  + ("  (best so far)" if better else ""))  # fmt: skip
+        self._say(
+            f"step {progress.step:>6}  valid  "
+            + "  ".join(f"{name} {value:.3f}" for name, value in values.items())
+            + ("  (best so far)" if better else "")
+        )
         progress.seconds += time.perf_counter() - started
         self._save("last")
         if better:
@@ -273,38 +271,26 @@ class Trainer:
                 continue
             translation, pair = translations[line - 1], self.valid.pairs[line - 1]
             name = f"valid_{line:04d}"
-            pixels = draw(translation, f"{name}, step {step:,}: {translation.text}",
-                          self.run_dir / "alignments" / name / f"step_{step:07d}")  # fmt: skip
+            pixels = draw(
+                translation,
+                f"{name}, step {step:,}: {translation.text}",
+                self.run_dir / "alignments" / name / f"step_{step:07d}",
+            )
             self.journal.picture(f"alignment/{name}", step, pixels)
             # Indented by four: Markdown shows it as it is, whatever characters it holds.
-            self.journal.text(f"translation/{name}", step, f"    source     {pair.source}\n"
-                              f"    reference  {pair.target}\n    hypothesis {translation.text}")  # fmt: skip
+            self.journal.text(
+                f"translation/{name}",
+                step,
+                f"    source     {pair.source}\n"
+                f"    reference  {pair.target}\n    hypothesis {translation.text}",
+            )
 
     def _save(self, name: str) -> None:
         """Write ``checkpoints/<name>.safetensors``: the whole run."""
         self.journal.flush()
-        random, plain_random = runtime.random_state()
         sides = {"source": self.corpus.source, "target": self.corpus.target}
-        tensors = {f"model.{key}": value for key, value in self.model.state_dict().items()}
-        tensors |= {f"optimizer.{key}": value
-                    for key, value in optimizer_tensors(self.optimizer).items()}  # fmt: skip
-        tensors |= {f"rng.{key}": value for key, value in random.items()}
-        tensors |= {f"tokenizer.{key}": torch.tensor(list(side.tokenizer.model), dtype=torch.uint8)
-                    for key, side in sides.items() if side.tokenizer.model is not None}  # fmt: skip
-        header = {
-            "config": asdict(self.config),
-            "sides": {key: side.state() for key, side in sides.items()},
-            "progress": asdict(self.progress),
-            "random": plain_random,
-            "environment": runtime.environment(self.model.device),
-        }
-        save_checkpoint(self.run_dir / "checkpoints" / f"{name}.safetensors", tensors, header)
-
-    def _restore(self, checkpoint: Checkpoint) -> None:
-        self.model.load_state_dict(checkpoint.part("model"))
-        restore_optimizer(self.optimizer, checkpoint.part("optimizer"))
-        runtime.restore_random_state(checkpoint.part("rng"), checkpoint.header["random"])
-        self.progress = Progress(**checkpoint.header["progress"])
+        path = self.run_dir / "checkpoints" / f"{name}.safetensors"
+        save_run(path, self.model, self.optimizer, self.progress, self.config, sides)
 
     def _ask_to_stop(self, number: int, frame: Any) -> None:
         self.stop_signal = number

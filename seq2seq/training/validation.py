@@ -52,10 +52,14 @@ def read_test_set(files: ParallelFiles) -> TestSet:
         return TestSet(pairs)
     lines = list(read_lines(files.alignment))
     if len(lines) != len(pairs):
-        raise ValueError(f"{files.alignment} has {len(lines):,} lines, but there are "
-                         f"{len(pairs):,} sentence pairs; line n must align pair n.")  # fmt: skip
-    links = [parse_pharaoh(line, f"{files.alignment}, line {number}")
-             for number, line in enumerate(lines, start=1)]  # fmt: skip
+        raise ValueError(
+            f"{files.alignment} has {len(lines):,} lines, but there are "
+            f"{len(pairs):,} sentence pairs; line n must align pair n."
+        )
+    links = [
+        parse_pharaoh(line, f"{files.alignment}, line {number}")
+        for number, line in enumerate(lines, start=1)
+    ]
     return TestSet(pairs, links)
 
 
@@ -83,22 +87,27 @@ def evaluate(translator: Translator, test_set: TestSet, metric_tokenizer: str = 
         "target_tokens": num_tokens,
     }
     if test_set.alignments is not None:
-        scores |= _alignment_scores(translator, test_set, forced)
+        scores |= _alignment_scores(translator, pairs, test_set.alignments, forced)
     return Result(translations, forced, scores)
 
 
 def _alignment_scores(
-    translator: Translator, test_set: TestSet, forced: Sequence[Translation]
+    translator: Translator,
+    pairs: Sequence[SentencePair],
+    alignments: Sequence[set[Link]],
+    forced: Sequence[Translation],
 ) -> dict[str, Any]:
     """AER of forced attention against the true links, counted in Moses tokens."""
-    splitters = [build_tokenizer("moses", side.language)
-                 for side in (translator.source, translator.target)]  # fmt: skip
+    splitters = [
+        build_tokenizer("moses", side.language) for side in (translator.source, translator.target)
+    ]
     predicted = []
-    for pair, translation in zip(test_set.pairs, forced, strict=True):
-        source, target = (splitter.tokenize(text)
-                          for splitter, text in zip(splitters, pair, strict=True))  # fmt: skip
+    for pair, translation in zip(pairs, forced, strict=True):
+        source, target = (
+            splitter.tokenize(text) for splitter, text in zip(splitters, pair, strict=True)
+        )
         predicted.append(word_links(translation, source, target))
-    quality = alignment_error_rate(predicted, test_set.alignments)
+    quality = alignment_error_rate(predicted, alignments)
     return {
         "aer": quality.aer,
         "aer_precision": quality.precision,
@@ -135,9 +144,13 @@ def write_translations(folder: Path, test_set: TestSet, result: Result) -> None:
     write_lines(folder / "sources.txt", [pair.source for pair in test_set.pairs])
     write_lines(folder / "references.txt", [pair.target for pair in test_set.pairs])
     write_lines(folder / "hypotheses.txt", [one_line(t.text) for t in result.translations])
-    write_lines(folder / "alignments.txt",
-                [format_pharaoh(hard_alignment(t.alignment[:-1, :-1])) if len(t.tokens) > 1
-                 else "" for t in result.translations])  # fmt: skip
+    write_lines(
+        folder / "alignments.txt",
+        [
+            format_pharaoh(hard_alignment(t.alignment[:-1, :-1])) if len(t.tokens) > 1 else ""
+            for t in result.translations
+        ],
+    )
     write_lines(folder / "alignments.jsonl", [as_json(t) for t in result.translations])
     (folder / "scores.json").write_text(json.dumps(result.scores, indent=2), encoding="utf-8")
 
