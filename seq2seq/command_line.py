@@ -26,7 +26,7 @@ from hydra._internal.utils import get_args_parser
 from hydra.core.config_store import ConfigStore
 from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.errors import HydraException, OverrideParseException
+from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
@@ -123,7 +123,7 @@ def check_overrides(overrides: list[str], schema: type) -> None:
     for text in overrides:
         try:
             parsed = OverridesParser.create().parse_override(text)
-        except OverrideParseException as error:
+        except HydraException as error:
             raise UserError(
                 f"{text!r} is no override: write key=value, and put quotes around a value with "
                 f"blanks or any of , = {{ }} [ ] ( ), as in 'key=\"a, b\"'."

@@ -1,0 +1,35 @@
+# Two commands set everything up on a fresh machine: make train, make test.
+PYTHON ?= python3
+VENV := .venv
+RUN := $(VENV)/bin/python
+
+.PHONY: train test lint tensorboard clean
+
+train: $(VENV)/installed  ## train on the sample corpus, in minutes; more: make train ARGS="..."
+	$(RUN) scripts/train.py $(ARGS)
+
+test: $(VENV)/installed-dev  ## the whole suite
+	$(RUN) -m pytest $(ARGS)
+
+lint: $(VENV)/installed-dev  ## style and types
+	$(RUN) -m ruff check .
+	$(RUN) -m ruff format --check .
+	$(RUN) -m mypy
+
+# TensorBoard shows 10 pictures of a tag unless told otherwise, and picks them at random.
+tensorboard: $(VENV)/installed  ## look at the runs: http://localhost:6006
+	$(VENV)/bin/tensorboard --logdir runs --samples_per_plugin images=1000,text=1000 $(ARGS)
+
+# Made anew when the project's requirements change.
+$(VENV)/installed: pyproject.toml constraints.txt
+	$(PYTHON) -c 'import sys; sys.exit(0 if (3, 11) <= sys.version_info < (3, 14) else "Python 3.11 to 3.13 is needed, this is %d.%d: make PYTHON=python3.11 ..." % sys.version_info[:2])'
+	test -x $(RUN) || $(PYTHON) -m venv $(VENV)
+	$(RUN) -m pip install -q -c constraints.txt -e .
+	touch $@
+
+$(VENV)/installed-dev: $(VENV)/installed
+	$(RUN) -m pip install -q -c constraints.txt -e '.[dev]'
+	touch $@
+
+clean:  ## remove the environment and prepared data; runs stay
+	rm -rf $(VENV) data/prepared

@@ -1,0 +1,90 @@
+"""What several test modules share: one small trained run, and its folder of text."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import settings
+
+ROOT = Path(__file__).resolve().parent.parent
+
+# A first call pays for imports: a deadline would punish the example that happens to make it.
+settings.register_profile("project", deadline=None, max_examples=50)
+settings.load_profile("project")
+torch.set_num_threads(1)  # small tensors: more threads only wait for each other
+
+
+def run_script(name, *arguments, cwd, stdin=None):
+    """A script as a user starts it; output and errors as bytes."""
+    return subprocess.run(
+        [sys.executable, str(ROOT / "scripts" / f"{name}.py"), *arguments],
+        cwd=cwd,
+        input=stdin,
+        capture_output=True,
+        timeout=300,
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+    )
+
+
+def one_run(folder):
+    """The only run below ``folder``/runs."""
+    (found,) = (path.parent for path in Path(folder).glob("runs/*/*/summary.json"))
+    return found
+
+
+TINY = (
+    "model.embedding_size=32",
+    "model.encoder_size=32",
+    "model.decoder_size=64",
+    "model.attention.size=32",
+    "model.output.size=32",
+    "trainer.log_every_steps=10",
+)
+
+
+@pytest.fixture(scope="session")
+def corpus(tmp_path_factory):
+    """The first lines of the sample corpus as a user's own files, in a folder with a blank and
+    a comma in its name."""
+    folder = tmp_path_factory.mktemp("corpus") / "my data, new"
+    folder.mkdir()
+    for part, count in (("train", 400), ("valid", 20), ("test", 25)):
+        for kind in ("de", "en", "align"):
+            text = (ROOT / "data" / "sample" / f"{part}.{kind}").read_text(encoding="utf-8")
+            lines = text.split("\n")[:count]
+            (folder / f"{part}.{kind}").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return folder
+
+
+def data_arguments(folder, prepared):
+    """The overrides that name ``corpus``, quoted as the README says."""
+    return (
+        "data=files",
+        f'data.root="{folder}"',
+        f"data.prepared={prepared}",
+        "data.source_language=de",
+        "data.target_language=en",
+        *(f"data.{part}.{side}={part}.{language}" for part in ("train", "valid", "test")
+          for side, language in (("source", "de"), ("target", "en"))),
+        *(f"data.{part}.alignment={part}.align" for part in ("valid", "test")),
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="session")
+def trained(corpus, tmp_path_factory):
+    """A short run: (run folder, folder it was started in, what it printed)."""
+    start = tmp_path_factory.mktemp("start")
+    done = run_script(
+        "train",
+        *data_arguments(corpus, start / "prepared"),
+        *TINY,
+        "trainer.max_steps=30",
+        "trainer.validate_every_steps=10",
+        "trainer.sentences=[1,5]",
+        cwd=start,
+    )
+    assert done.returncode == 0, done.stderr.decode()
+    return one_run(start), start, done

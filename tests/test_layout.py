@@ -1,0 +1,96 @@
+"""Imports only point down, so that the folder listing stays a picture of the design."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGE = ROOT / "seq2seq"
+
+MAY_IMPORT = {
+    "schema": set(),
+    "config": {"schema"},
+    "command_line": {"schema"},
+    "checkpoint": set(),
+    "runtime": set(),
+    "data": {"config"},
+    "attention": {"config"},
+    "model": {"config", "attention"},
+    "evaluation": set(),
+    "decoding": {"schema", "config", "checkpoint", "data", "model"},
+    "training": {
+        "config", "schema", "checkpoint", "runtime", "data", "model", "evaluation", "decoding",
+    },
+}  # fmt: skip
+MODULES = sorted(PACKAGE.rglob("*.py"))
+
+
+def imports(path):
+    """Full names of the modules that a file imports, wherever in it."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            yield node.module
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+        elif isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+
+
+def part_of(name):
+    return name.split(".")[1]
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_imports_only_point_down(path):
+    part = path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+    ours = {part_of(name) for name in imports(path) if name.startswith("seq2seq.")}
+    assert part == "__init__" or ours <= MAY_IMPORT[part] | {part}
+
+
+def test_no_part_imports_itself_in_a_circle():
+    names = {
+        "seq2seq." + ".".join(path.relative_to(PACKAGE).with_suffix("").parts): path
+        for path in MODULES
+    }
+    graph = {name: set(imports(path)) & set(names) for name, path in names.items()}
+    while graph:
+        free = [name for name, needed in graph.items() if not needed & set(graph)]
+        assert free, f"these modules import each other: {sorted(graph)}"
+        for name in free:
+            del graph[name]
+
+
+@pytest.mark.parametrize("library", ["hydra", "omegaconf"])
+def test_hydra_is_known_in_one_place(library):
+    users = [path.name for path in MODULES
+             if any(name.split(".")[0] == library for name in imports(path))]  # fmt: skip
+    assert users == ["command_line.py"]
+
+
+@pytest.mark.parametrize("library", ["torch", "torchtext"])
+def test_evaluation_knows_no_model(library):
+    for path in (PACKAGE / "evaluation").glob("*.py"):
+        assert library not in {name.split(".")[0] for name in imports(path)}
+
+
+def test_torchtext_is_imported_in_data_alone():
+    for path in MODULES:
+        if "torchtext" in {name.split(".")[0] for name in imports(path)}:
+            assert path.parent.name == "data"
+
+
+def test_package_files_hold_a_docstring_and_nothing_else():
+    for path in PACKAGE.rglob("__init__.py"):
+        body = ast.parse(path.read_text(encoding="utf-8")).body
+        assert len(body) == 1
+        assert isinstance(body[0], ast.Expr)
+
+
+def test_no_drawer_modules():
+    names = {path.stem for path in MODULES}
+    assert not names & {"utils", "helpers", "common", "constants", "misc"}
+
+
+def test_scripts_only_compose():
+    for path in (ROOT / "scripts").glob("*.py"):
+        assert len(path.read_text(encoding="utf-8").split("\n")) <= 70, path.name

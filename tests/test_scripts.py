@@ -1,0 +1,211 @@
+"""The scripts as a user starts them: from a folder of their own, on text of their own."""
+
+import gzip
+import json
+import math
+import re
+import shutil
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from conftest import ROOT, TINY, data_arguments, one_run, run_script
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+
+def lines_of(path):
+    return path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
+
+
+def scores_by_sacrebleu(folder, metric):
+    """The same two files scored by sacreBLEU's own command."""
+    done = subprocess.run(
+        [sys.executable, "-m", "sacrebleu", "references.txt", "-i", "hypotheses.txt", "-m", metric, "-w", "10"],
+        cwd=folder, capture_output=True, check=True, text=True,
+    )  # fmt: skip
+    return json.loads(done.stdout)
+
+
+def test_a_run_leaves_what_the_design_promises(trained):
+    run, start, done = trained
+    assert done.stdout == b""  # a log is no result
+    for name in (".hydra/config.yaml", "train.log", "journal.jsonl", "summary.json",
+                 "checkpoints/best.safetensors", "checkpoints/last.safetensors"):  # fmt: skip
+        assert (run / name).is_file(), name
+    # Nothing is written anywhere else but the prepared data.
+    assert sorted(path.name for path in start.iterdir()) == ["prepared", "runs"]
+    assert not list(run.rglob("*.partial"))
+
+
+def test_the_summary_tells_how_each_score_was_made(trained):
+    summary = json.loads((trained[0] / "summary.json").read_text())
+    for part, count in (("test", 25), ("valid", 20)):
+        scores = summary[part]
+        assert scores["sentences"] == count
+        assert "tok:13a" in scores["bleu"]["signature"]
+        assert "nc:6" in scores["chrf"]["signature"]
+        assert scores["perplexity"] == pytest.approx(math.exp(scores["loss"]))
+        assert 0 <= scores["aer"] <= 1
+    assert summary["steps"] == 30
+    assert summary["best_step"] in (10, 20, 30)
+    assert summary["parameters"] > 0
+    assert summary["tokens_per_second"] > 0
+    assert len(summary["corpus_sha256"]) == 6
+
+
+def test_tensorboard_shows_every_validation(trained):
+    events = EventAccumulator(str(trained[0] / "tensorboard"), size_guidance={"images": 0, "tensors": 0})
+    events.Reload()
+    tags = events.Tags()
+    expected = {"train/loss", "train/gradient_norm", "train/learning_rate", "train/tokens_per_second",
+                "valid/loss", "valid/bleu"}  # fmt: skip
+    assert expected <= set(tags["scalars"])
+    assert set(tags["images"]) == {"alignment/valid_0001", "alignment/valid_0005"}
+    for tag in tags["images"]:
+        assert [event.step for event in events.Images(tag)] == [10, 20, 30]
+        assert len(list((trained[0] / tag.replace("alignment/", "alignments/")).glob("*.png"))) == 3
+    texts = [tag for tag in tags["tensors"] if tag.startswith("translation/")]
+    assert len(texts) == 2
+
+
+def test_the_weights_beside_a_picture_are_those_of_the_translation_shown(trained):
+    for path in (trained[0] / "alignments").rglob("*.json"):
+        shown = json.loads(path.read_text(encoding="utf-8"))
+        weights = np.array(shown["weights"])
+        assert weights.shape == (len(shown["target_tokens"]), len(shown["source_tokens"]))
+        assert weights.sum(axis=1) == pytest.approx(np.ones(len(weights)), abs=1e-4)
+
+
+def test_evaluation_equals_the_sacrebleu_command_and_the_summary(trained, tmp_path):
+    run, _, _ = trained
+    done = run_script("evaluate", f"checkpoint={run}/checkpoints/best.safetensors", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr.decode()
+    scores = json.loads(done.stdout)  # JSON and nothing else
+    assert scores == json.loads((run / "summary.json").read_text())["test"]
+    folder = run / "checkpoints" / "best_test"
+    for metric in ("bleu", "chrf"):
+        assert scores_by_sacrebleu(folder, metric)["score"] == pytest.approx(scores[metric]["score"])
+    assert len(lines_of(folder / "hypotheses.txt")) == 25
+    assert list(tmp_path.iterdir()) == []  # written beside the checkpoint, not here
+
+
+@pytest.mark.parametrize("beam", [1, 5])
+def test_batch_size_changes_no_translation(trained, tmp_path, beam):
+    run, _, _ = trained
+    written = []
+    for batch_size in (1, 7, 64):
+        output = tmp_path / str(batch_size)
+        done = run_script(
+            "evaluate", f"checkpoint={run}/checkpoints/best.safetensors", f"output={output}",
+            f"decoding.batch_size={batch_size}", f"decoding.beam_size={beam}", cwd=tmp_path,
+        )  # fmt: skip
+        scores = json.loads(done.stdout)
+        written.append((lines_of(output / "hypotheses.txt"), scores["bleu"], round(scores["loss"], 5)))
+    assert written[0] == written[1] == written[2]
+
+
+def test_evaluation_needs_no_training_data(trained, corpus, tmp_path):
+    run, _, _ = trained
+    moved = tmp_path / "moved"
+    shutil.copytree(run, moved)  # a run folder can be moved
+    (tmp_path / "x.de").write_text("Der Hund schläft.\n\nDie Katze schläft.\n", encoding="utf-8")
+    (tmp_path / "x.en").write_text("The dog sleeps.\n\nThe cat sleeps.\n", encoding="utf-8")
+    done = run_script("evaluate", "checkpoint=moved/checkpoints/best.safetensors", "source=x.de",
+                      "target=x.en", cwd=tmp_path)  # fmt: skip
+    assert done.returncode == 0, done.stderr.decode()
+    assert json.loads(done.stdout)["sentences"] == 3  # no line is ever left out
+    assert lines_of(moved / "checkpoints" / "best_files" / "hypotheses.txt")[1] == ""
+
+
+def test_translation_is_line_for_line(trained, tmp_path):
+    run, _, _ = trained
+    text = "Der Hund schläft.\n   \nDie Katze\u2028schläft.\r\n.\nDer Hund schläft."
+    done = run_script("translate", f"checkpoint={run}/checkpoints/best.safetensors", cwd=tmp_path,
+                      stdin=text.encode())  # fmt: skip
+    assert done.returncode == 0, done.stderr.decode()
+    lines = done.stdout.decode().removesuffix("\n").split("\n")
+    assert len(lines) == 5
+    assert lines[1] == ""
+    assert lines[0] == lines[4] != ""
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_several_translations_come_best_first(trained, tmp_path):
+    run, _, _ = trained
+    done = run_script("translate", f"checkpoint={run}/checkpoints/best.safetensors", "num_best=3",
+                      cwd=tmp_path, stdin="Der Hund schläft.\nDie Katze schläft.\n".encode())  # fmt: skip
+    rows = [line.split("\t") for line in done.stdout.decode().removesuffix("\n").split("\n")]
+    assert [row[0] for row in rows] == ["1"] * 3 + ["2"] * 3
+    scores = [float(row[2]) for row in rows[:3]]
+    assert scores == sorted(scores, reverse=True)
+    assert len({row[1] for row in rows[:3]}) == 3
+
+
+def test_a_picture_of_one_sentence(trained, tmp_path):
+    run, _, _ = trained
+    done = run_script(
+        "plot_alignment", f"checkpoint={run}/checkpoints/best.safetensors",
+        'source="Der Hund schläft."', 'target="The dog sleeps."', "output=a.png", cwd=tmp_path,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr.decode()
+    assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
+    shown = json.loads((tmp_path / "a.json").read_text(encoding="utf-8"))
+    assert shown["target_tokens"] == ["The", "dog", "sleeps", ".", "</s>"]
+
+
+def test_a_resumed_run_goes_on_in_its_folder(trained, corpus, tmp_path):
+    _, start, _ = trained
+    common = (*data_arguments(corpus, start / "prepared"), *TINY, "trainer.validate_every_steps=5")
+    first = run_script("train", *common, "trainer.max_steps=5", cwd=tmp_path)
+    assert first.returncode == 0, first.stderr.decode()
+    run = one_run(tmp_path)
+    again = run_script("train", f"resume={run}", cwd=tmp_path)
+    assert b"already at step 5" in again.stderr
+    more = run_script("train", f"resume={run}", "trainer.max_steps=10", cwd=tmp_path)
+    assert more.returncode == 0, more.stderr.decode()
+    assert one_run(tmp_path) == run
+    events = [json.loads(line) for line in lines_of(run / "journal.jsonl")]
+    assert [event["step"] for event in events if event["event"] == "valid"] == [5, 10]
+    assert (run / ".hydra" / "config.yaml").exists()
+    assert len(list(run.glob(".hydra/resumed_*/config.yaml"))) == 2
+    refused = run_script("train", f"resume={run}", "model.decoder_size=8", cwd=tmp_path)
+    assert refused.returncode == 2
+    assert b"model.decoder_size: 64 -> 8" in refused.stderr
+
+
+def test_a_sweep_gives_each_job_a_folder_and_a_score(trained, corpus, tmp_path):
+    _, start, _ = trained
+    done = run_script(
+        "train", "--multirun", *data_arguments(corpus, start / "prepared"), *TINY, "seed=1,2",
+        "trainer.max_steps=4", "trainer.validate_every_steps=2", "trainer.select=loss", cwd=tmp_path,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr.decode()
+    assert len(list(tmp_path.glob("runs/files/multirun_*/[01]/summary.json"))) == 2
+
+
+def test_preparing_reports_what_it_read(corpus, tmp_path):
+    folder = tmp_path / "text"
+    shutil.copytree(corpus, folder)
+    german = lines_of(folder / "train.de")
+    german[36] = "   "
+    with gzip.open(folder / "train.de.gz", "wt", encoding="utf-8") as file:
+        file.write("\n".join(german) + "\n")
+    arguments = (*data_arguments(folder, tmp_path / "prepared"), "data.train.source=train.de.gz")
+    done = run_script("prepare", *arguments, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr.decode()
+    report = done.stdout.decode()
+    assert "read 400 pairs, kept 399" in report
+    assert re.search(r"dropped 1: blank source \(line 37\)", report)
+
+
+def test_files_of_different_length_are_refused_by_name(corpus, tmp_path):
+    folder = tmp_path / "text"
+    shutil.copytree(corpus, folder)
+    (folder / "train.en").write_text("one line\n", encoding="utf-8")
+    done = run_script("train", *data_arguments(folder, tmp_path / "prepared"), cwd=tmp_path)
+    message = done.stderr.decode()
+    assert done.returncode == 2
+    assert "train.de" in message
+    assert "400" in message
+    assert "Traceback" not in message
