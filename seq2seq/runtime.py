@@ -33,17 +33,17 @@ def select_device(name: str) -> torch.device:
 
 
 def set_threads(threads: int | None) -> int:
-    """Use that many CPU threads, or one for each core this process may run on."""
-    if threads is None:
+    """Use that many CPU threads; by default one for each core this process may run on.
+
+    ``OMP_NUM_THREADS``, where it is set, is the user's word on the default.
+    """
+    if threads is None and "OMP_NUM_THREADS" not in os.environ:
         # Not os.cpu_count(): in a container or under taskset it counts cores we may not use,
         # and small RNN batches get slower with every thread too many.
-        threads = (
-            len(os.sched_getaffinity(0))
-            if hasattr(os, "sched_getaffinity")
-            else (os.cpu_count() or 1)
-        )
-    torch.set_num_threads(threads)
-    return threads
+        threads = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None
+    if threads is not None:
+        torch.set_num_threads(threads)
+    return torch.get_num_threads()
 
 
 def seed_everything(seed: int) -> None:

@@ -1,0 +1,76 @@
+"""The README's commands work, word for word; only training is cut short here."""
+
+import os
+import re
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+from conftest import ROOT, TINY
+
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+SNIPPETS = re.findall(r"^```sh\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
+
+# Added behind the arguments of each command: a model and outputs that take seconds.
+SHORT = ("decoding.max_length_factor=0.1", "decoding.max_length_extra=2")
+SHORT_TRAINING = (*TINY, *SHORT, "trainer.max_steps=2", "trainer.validate_every_steps=1")
+
+PYTHON = f"""#!/bin/sh
+case "$*" in
+  *--help*|*--cfg*) exec {sys.executable} "$@" ;;
+  scripts/train.py*) exec {sys.executable} "$@" {" ".join(SHORT_TRAINING)} ;;
+  scripts/prepare.py*) exec {sys.executable} "$@" ;;
+  scripts/*) exec {sys.executable} "$@" {" ".join(SHORT)} ;;
+esac
+exec {sys.executable} "$@"
+"""
+
+# The real Makefile is asked whether it has the target; installing is another test's work (CI).
+MAKE = """#!/bin/sh
+set -e
+%s -n -C "%s" "$@" > /dev/null
+[ "$1" != train ] || exec python scripts/train.py
+"""
+
+
+def executable(path, text):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+
+
+def test_the_shell_snippets_run(tmp_path):
+    for name in ("scripts", "data", "conf"):
+        (tmp_path / name).symlink_to(ROOT / name)
+    executable(tmp_path / "bin" / "python", PYTHON)
+    executable(tmp_path / ".venv" / "bin" / "python", PYTHON)
+    executable(tmp_path / "bin" / "make", MAKE % ("/usr/bin/make", ROOT))
+    path = os.pathsep.join([str(tmp_path / "bin"), str(Path(sys.executable).parent)])
+    done = subprocess.run(
+        ["bash", "-e", "-u", "-o", "pipefail"],
+        input="\n".join(SNIPPETS).encode(),
+        cwd=tmp_path,
+        env=os.environ | {"PATH": f"{path}{os.pathsep}{os.environ['PATH']}", "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        timeout=400,
+    )
+    assert done.returncode == 0, done.stderr.decode()[-3000:]
+    assert (tmp_path / "alignment.png").exists()
+
+
+def test_the_snippets_cover_every_script_and_target():
+    shown = "\n".join(SNIPPETS)
+    for script in (ROOT / "scripts").glob("*.py"):
+        assert f"scripts/{script.name}" in shown, script.name
+    for target in ("train", "test", "tensorboard"):
+        assert f"make {target}" in README
+
+
+def test_links_lead_somewhere():
+    for target in re.findall(r"\]\((?!https?:)([^)#]+)\)", README):
+        assert (ROOT / target).exists(), target
+
+
+def test_no_figure_is_missing():
+    assert "@@" not in README
