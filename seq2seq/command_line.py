@@ -44,11 +44,16 @@ class UserError(ValueError):
 def command(name: str, schema: type) -> Callable[[Callable[[Any], Any]], Callable[[], None]]:
     """Make a function of a config dataclass the command that ``conf/<name>.yaml`` describes."""
 
+    # Somebody who sets Hydra's variable for full errors wants the traceback.
+    debugging = "HYDRA_FULL_ERROR" in os.environ
+
     def decorate(function: Callable[[Any], Any]) -> Callable[[], None]:
         def job(composed: DictConfig) -> Any:
             try:
                 return function(typed(composed, schema))
             except (ValueError, OSError) as error:
+                if debugging:
+                    raise
                 refuse(error)
 
         def main() -> None:

@@ -263,6 +263,13 @@ class EvaluateConfig(RunConfig):
     metric_tokenizer: str = setting("13a", "sacreBLEU's tokeniser")
     decoding: DecodingConfig = part(DecodingConfig)
 
+    def check(self) -> None:
+        if (self.source is None) != (self.target is None):
+            raise ValueError(
+                f"source={self.source} and target={self.target} go together: give both files, or "
+                f"neither and the corpus of the checkpoint is scored."
+            )
+
 
 @dataclass
 class TranslateConfig(RunConfig):

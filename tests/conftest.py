@@ -67,10 +67,13 @@ def data_arguments(folder, prepared):
         f"data.prepared={prepared}",
         "data.source_language=de",
         "data.target_language=en",
-        *(f"data.{part}.{side}={part}.{language}" for part in ("train", "valid", "test")
-          for side, language in (("source", "de"), ("target", "en"))),
+        *(
+            f"data.{part}.{side}={part}.{language}"
+            for part in ("train", "valid", "test")
+            for side, language in (("source", "de"), ("target", "en"))
+        ),
         *(f"data.{part}.alignment={part}.align" for part in ("valid", "test")),
-    )  # fmt: skip
+    )
 
 
 @pytest.fixture(scope="session")
@@ -81,8 +84,9 @@ def trained(corpus, tmp_path_factory):
         "train",
         *data_arguments(corpus, start / "prepared"),
         *TINY,
-        "trainer.max_steps=30",
-        "trainer.validate_every_steps=10",
+        "trainer.max_steps=60",
+        "trainer.validate_every_steps=20",
+        "optim.learning_rate=0.005",
         "trainer.sentences=[1,5]",
         cwd=start,
     )

@@ -20,9 +20,16 @@ MAY_IMPORT = {
     "evaluation": set(),
     "decoding": {"schema", "config", "checkpoint", "data", "model"},
     "training": {
-        "config", "schema", "checkpoint", "runtime", "data", "model", "evaluation", "decoding",
+        "config",
+        "schema",
+        "checkpoint",
+        "runtime",
+        "data",
+        "model",
+        "evaluation",
+        "decoding",
     },
-}  # fmt: skip
+}
 MODULES = sorted(PACKAGE.rglob("*.py"))
 
 
@@ -62,8 +69,11 @@ def test_no_part_imports_itself_in_a_circle():
 
 @pytest.mark.parametrize("library", ["hydra", "omegaconf"])
 def test_hydra_is_known_in_one_place(library):
-    users = [path.name for path in MODULES
-             if any(name.split(".")[0] == library for name in imports(path))]  # fmt: skip
+    users = [
+        path.name
+        for path in MODULES
+        if any(name.split(".")[0] == library for name in imports(path))
+    ]
     assert users == ["command_line.py"]
 
 

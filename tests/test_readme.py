@@ -51,7 +51,8 @@ def test_the_shell_snippets_run(tmp_path):
         ["bash", "-e", "-u", "-o", "pipefail"],
         input="\n".join(SNIPPETS).encode(),
         cwd=tmp_path,
-        env=os.environ | {"PATH": f"{path}{os.pathsep}{os.environ['PATH']}", "OMP_NUM_THREADS": "1"},
+        env=os.environ
+        | {"PATH": f"{path}{os.pathsep}{os.environ['PATH']}", "OMP_NUM_THREADS": "1"},
         capture_output=True,
         timeout=400,
     )

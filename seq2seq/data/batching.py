@@ -10,7 +10,6 @@ from torch import Tensor
 
 from seq2seq.data.vocabulary import BOS, EOS, PAD
 
-
 Ids = Sequence[int] | NDArray[np.integer]
 
 

@@ -96,6 +96,15 @@ class CorpusReport:
         if len(self.first_lines[reason]) < LINES_TO_NAME:
             self.first_lines[reason].append(line_number)
 
+    @classmethod
+    def from_dict(cls, facts: dict[str, Any]) -> "CorpusReport":
+        """What ``to_dict`` made."""
+        report = cls(facts["kept"])
+        for reason, drop in facts["dropped"].items():
+            report.dropped[DropReason(reason)] = drop["count"]
+            report.first_lines[DropReason(reason)] = drop["first_lines"]
+        return report
+
     def lines(self) -> list[str]:
         """The report for human readers, one statement a line."""
         lines = [f"read {self.read:,} pairs, kept {self.kept:,}"]

@@ -268,11 +268,7 @@ def report_lines(report: dict[str, Any]) -> list[str]:
     """The report of ``prepare`` for human readers."""
     lines = []
     for part, facts in report.items():
-        lines.append(f"{part}: read {facts['read']:,} pairs, kept {facts['kept']:,}")
-        for reason, drop in facts["dropped"].items():
-            more = ", ..." if drop["count"] > len(drop["first_lines"]) else ""
-            where = ", ".join(map(str, drop["first_lines"])) + more
-            lines.append(f"{part}: dropped {drop['count']:,}: {reason} (line {where})")
+        lines += [f"{part}: {line}" for line in CorpusReport.from_dict(facts).lines()]
         for side in ("source", "target"):
             text = facts[side]
             lines.append(

@@ -202,18 +202,21 @@ def load_translator(
 def text_lines(stream: Iterable[bytes], chunk: int) -> Iterator[list[str]]:
     """Lines of a byte stream, ``chunk`` at a time: only LF ends one, and each must be UTF-8.
 
+    A CR before the LF and a byte-order mark at the start are dropped, as in the files of a corpus.
+
     Raises:
         ValueError: names the line that is not.
     """
     lines = []
     for number, line in enumerate(stream, start=1):
         try:
-            lines.append(line.decode("utf-8").removesuffix("\n").removesuffix("\r"))
+            text = line.decode("utf-8").removesuffix("\n").removesuffix("\r")
         except UnicodeDecodeError as error:
             raise ValueError(
                 f"line {number} of the input is not UTF-8 (byte {error.start + 1}); "
                 f"convert it first."
             ) from error
+        lines.append(text.removeprefix("\ufeff") if number == 1 else text)
         if len(lines) == chunk:
             yield lines
             lines = []

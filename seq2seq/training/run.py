@@ -35,6 +35,8 @@ class Run:
 
     def __init__(self, config: TrainConfig, folder: Path, resumed: Checkpoint | None = None):
         self.config, self.folder = config, folder
+        # In full, because the checkpoint is evaluated from other folders.
+        config.data.root = str(Path(config.data.root).absolute())
         self.device = runtime.select_device(config.device)
         threads = runtime.set_threads(config.threads)
         warning = check_tokenizer(config.data.target_language, config.metric_tokenizer)
