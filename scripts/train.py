@@ -32,17 +32,18 @@ def main(config: TrainConfig) -> float | None:
         for change in check_resumable(stored, config):
             log.info("changed  %s", change)
     run = Run(config, folder, resumed)
-    if run.trainer.finished():
-        log.info(
-            "already at step %d, nothing to do; raise trainer.max_steps, max_epochs or "
-            "max_minutes to go on",
-            run.trainer.progress.step,
-        )
+    before = run.trainer.progress.step
     try:
         progress = run.trainer.fit()
     except Interrupted as stop:
         log.warning("stopped by %s; continue with: python scripts/train.py resume=%s", stop, folder)
         sys.exit(stop.exit_status)
+    if progress.step == before:
+        log.info(
+            "already at step %d, nothing to do; raise trainer.max_steps, max_epochs or "
+            "max_minutes to go on",
+            before,
+        )
     run.finish()
     return progress.best_score
 

@@ -41,6 +41,9 @@ def save_checkpoint(path: Path, tensors: dict[str, Tensor], header: dict[str, An
         name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()
     }
     metadata = {"format": str(FORMAT), "header": json.dumps(header, allow_nan=False)}
+    # What a killed write left: a run folder has one writer, so nobody else is at work on these.
+    for stale in path.parent.glob(f"{path.name}*.partial"):
+        stale.unlink(missing_ok=True)
     handle, partial = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".partial")
     os.close(handle)
     try:

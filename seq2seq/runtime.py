@@ -22,7 +22,7 @@ def select_device(name: str) -> torch.device:
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
         device = torch.device(name)
-        torch.empty(0, device=device)
+        torch.ones(1, device=device).item()  # not only there: it can compute
     except (RuntimeError, AssertionError) as error:
         # torch's own texts run over several lines.
         reason = str(error).strip().split("\n")[0]

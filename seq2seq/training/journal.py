@@ -24,9 +24,9 @@ class Journal:
         if self.path.exists():
             self._take_back(step)
         self.file = self.path.open("a", encoding="utf-8")
-        self.board = SummaryWriter(
-            str(run_dir / "tensorboard"), purge_step=step + 1 if step else None
-        )
+        # At a first start too: TensorBoard takes the first purge that it meets for the beginning
+        # of the run, and takes nothing back.
+        self.board = SummaryWriter(str(run_dir / "tensorboard"), purge_step=step + 1)
 
     def _take_back(self, step: int) -> None:
         lines = self.path.read_text(encoding="utf-8").split("\n")

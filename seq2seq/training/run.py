@@ -149,7 +149,9 @@ def check_resumable(stored: TrainConfig, changed: TrainConfig) -> list[str]:
     fixed = [
         change
         for change in changes
-        if change.startswith(("model.", "data.", "seed:", "optim.name:"))
+        if change.startswith(
+            ("model.", "data.", "seed:", "optim.name:", "trainer.batch_", "trainer.bucket_")
+        )
         and not change.startswith(("data.root:", "data.prepared:", "data.url:"))
     ]
     if fixed:

@@ -23,11 +23,12 @@ class Progress:
     seconds: float = 0.0  # of training, validations included
     training_seconds: float = 0.0  # of updates alone
     tokens: int = 0  # target tokens trained on, EOS included
+    validated_step: int = 0  # of the last validation
     best_score: float | None = None
     best_step: int = 0
     stale: int = 0  # validations since the best one
     skipped: int = 0  # updates left out because their gradient was not finite
-    # Since the last line of the log:
+    # Since the last line of the log, skipped updates not counted:
     interval_nll: float = 0.0
     interval_tokens: int = 0
     interval_seconds: float = 0.0

@@ -24,7 +24,7 @@ from seq2seq.training.journal import Journal
 from seq2seq.training.loss import count_tokens, token_cross_entropy
 from seq2seq.training.optim import build_optimizer, rate_factor, set_learning_rate
 from seq2seq.training.state import Progress, restore_run, save_run
-from seq2seq.training.validation import TestSet, draw, evaluate
+from seq2seq.training.validation import Result, TestSet, draw, evaluate
 
 PATIENCE_WITH_NONSENSE = 5  # updates in a row without a finite gradient, after which to stop
 
@@ -71,6 +71,7 @@ class Trainer:
         decoding = replace(config.decoding, beam_size=config.trainer.validation_beam_size)
         self.translator = Translator(model, corpus.source, corpus.target, decoding)
         self.stop_signal = 0
+        self.may_interrupt = False  # whether a signal stops at once what is being done
         self.nonsense = 0  # updates in a row without a finite gradient
         self.plan: list = []
         self.bar: tqdm | None = None
@@ -94,8 +95,7 @@ class Trainer:
             disable=None,
         )
         try:
-            if not self.finished():
-                self._train()
+            self._train()
         finally:
             self.bar.close()
             self.journal.close()
@@ -105,6 +105,8 @@ class Trainer:
 
     def _train(self) -> None:
         settings, progress = self.config.trainer, self.progress
+        if progress.step % settings.validate_every_steps == 0:
+            self._validate_once()  # where the run was stopped while it validated
         while not self.finished():
             for batches in self._epoch():
                 started = time.perf_counter()
@@ -112,17 +114,15 @@ class Trainer:
                 self._count_seconds(started)
                 if progress.step % settings.log_every_steps == 0:
                     self._log()
+                self._stop_if_asked()
                 if progress.step % settings.validate_every_steps == 0:
-                    self._validate()
-                if self.stop_signal:
-                    self._save("last")
-                    raise Interrupted(self.stop_signal)
+                    self._validate_once()
                 if self.finished():
                     break
             else:
                 progress.epoch, progress.position = progress.epoch + 1, 0
-        if progress.step % settings.validate_every_steps:
-            self._validate()
+        self._validate_once()
+        self._stop_if_asked()
 
     def finished(self) -> bool:
         """Whether a limit is reached."""
@@ -189,12 +189,12 @@ class Trainer:
         if math.isfinite(norm) and math.isfinite(nll):
             self.optimizer.step()
             self.nonsense = 0
+            progress.interval_tokens += num_tokens
+            progress.interval_nll += nll
         else:
             self._skip(norm, nll)
         progress.step += 1
         progress.tokens += num_tokens
-        progress.interval_tokens += num_tokens
-        progress.interval_nll += nll
         self.last = {"gradient_norm": norm, "learning_rate": rate}
         assert self.bar is not None
         self.bar.update()
@@ -234,11 +234,26 @@ class Trainer:
         progress.interval_nll, progress.interval_tokens = 0.0, 0
         progress.interval_seconds = 0.0
 
-    def _validate(self) -> None:
-        """Score the validation part, draw its pictures, keep the checkpoint."""
-        started = time.perf_counter()
+    def _validate_once(self) -> None:
+        """Validate, unless that was done at this very step."""
+        if self.progress.validated_step == self.progress.step:
+            return
+        try:
+            # A validation may take minutes, which nobody who sends SIGTERM will wait: it is left
+            # out now, and made up for when the run is resumed.
+            self.may_interrupt = True
+            started = time.perf_counter()
+            result = evaluate(self.translator, self.valid, self.config.metric_tokenizer)
+            self.may_interrupt = False
+        except Interrupted:
+            self._save("last")
+            raise
+        self._validate(result, started)
+
+    def _validate(self, result: Result, started: float) -> None:
+        """Keep the scores of the validation part, its pictures, and the checkpoint."""
         progress = self.progress
-        result = evaluate(self.translator, self.valid, self.config.metric_tokenizer)
+        progress.validated_step = progress.step
         scores = {
             name: value["score"] if isinstance(value, dict) else value
             for name, value in result.scores.items()
@@ -248,7 +263,10 @@ class Trainer:
         self.journal.record("valid", progress.step, values)
         self._show_sentences(result.translations)
         new = values[self.criterion.name]
-        better = self.criterion.is_better(new, progress.best_score)
+        # A broken model still has a BLEU, if only 0.
+        better = math.isfinite(values["loss"]) and self.criterion.is_better(
+            new, progress.best_score
+        )
         if better:
             progress.best_score, progress.best_step, progress.stale = new, progress.step, 0
         else:
@@ -294,6 +312,14 @@ class Trainer:
 
     def _ask_to_stop(self, number: int, frame: Any) -> None:
         self.stop_signal = number
+        if self.may_interrupt:
+            self.may_interrupt = False
+            raise Interrupted(number)
+
+    def _stop_if_asked(self) -> None:
+        if self.stop_signal:
+            self._save("last")
+            raise Interrupted(self.stop_signal)
 
     def _say(self, line: str) -> None:
         # Through tqdm, so that the line does not cut the bar in two.

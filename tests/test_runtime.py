@@ -1,0 +1,94 @@
+"""Random numbers go on where they stopped, and a device that is not there is named."""
+
+import json
+import random
+
+import numpy as np
+import pytest
+import torch
+
+from seq2seq import runtime
+
+
+def draws():
+    """Some numbers of every generator, Gaussian ones too: these come in pairs."""
+    return [
+        random.random(),
+        random.gauss(0, 1),
+        *np.random.rand(2).tolist(),
+        np.random.randn(),
+        *torch.rand(3).tolist(),
+        torch.nn.functional.dropout(torch.ones(20)).tolist(),
+    ]
+
+
+@pytest.mark.parametrize("before", [0, 1, 3])
+def test_restored_generators_give_the_same_next_numbers(before):
+    runtime.seed_everything(5)
+    for _ in range(before):
+        draws()
+    tensors, plain = runtime.random_state()
+    expected = [draws() for _ in range(3)]
+    runtime.seed_everything(6)
+    # Through JSON, as a checkpoint keeps it.
+    runtime.restore_random_state(tensors, json.loads(json.dumps(plain)))
+    assert [draws() for _ in range(3)] == expected
+
+
+def test_a_kept_state_does_not_change_with_the_generators():
+    tensors, plain = runtime.random_state()
+    copies = {name: tensor.clone() for name, tensor in tensors.items()}, json.dumps(plain)
+    draws()
+    assert all(torch.equal(tensors[name], copies[0][name]) for name in tensors)
+    assert json.dumps(plain) == copies[1]
+
+
+def test_a_seed_decides_every_number():
+    runtime.seed_everything(1)
+    first = draws()
+    runtime.seed_everything(1)
+    assert draws() == first
+    runtime.seed_everything(2)
+    assert all(a != b for a, b in zip(draws(), first, strict=True))
+
+
+def test_seeds_may_be_larger_than_numpy_allows():
+    runtime.seed_everything(2**40 + 3)
+
+
+@pytest.mark.parametrize("name", ["gpu", "cuda:99", "cpu:x", "", "tpu0", "meta"])
+def test_a_device_that_cannot_be_used_is_refused_in_one_line(name):
+    with pytest.raises(ValueError, match=f"device={name} cannot be used here") as caught:
+        runtime.select_device(name)
+    assert "\n" not in str(caught.value)
+    assert "device=cpu" in str(caught.value)
+
+
+def test_auto_finds_a_device_that_works():
+    device = runtime.select_device("auto")
+    assert torch.ones(2, device=device).sum().item() == 2
+    assert runtime.select_device("cpu") == torch.device("cpu")
+
+
+@pytest.fixture
+def _threads():
+    before = torch.get_num_threads()
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.mark.usefixtures("_threads")
+def test_threads_are_those_asked_for(monkeypatch):
+    assert runtime.set_threads(2) == 2
+    monkeypatch.setenv("OMP_NUM_THREADS", "2")
+    assert runtime.set_threads(None) == 2  # the user's word stands
+    monkeypatch.delenv("OMP_NUM_THREADS")
+    monkeypatch.setattr(runtime.os, "sched_getaffinity", lambda process: {0, 5, 6}, raising=False)
+    assert runtime.set_threads(None) == 3  # not the cores of the machine
+
+
+def test_the_record_of_the_machine_is_plain_json():
+    record = runtime.environment(torch.device("cpu"))
+    assert json.loads(json.dumps(record)) == record
+    assert record["torch"] == torch.__version__.split("+")[0] or record["torch"] in torch.__version__
+    assert record["device"] == "cpu"
