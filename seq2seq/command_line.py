@@ -134,10 +134,14 @@ def check_overrides(overrides: list[str], schema: type) -> None:
                 f"blanks or any of , = {{ }} [ ] ( ), as in 'key=\"a, b\"'."
             ) from error
         key = (parsed.key_or_group or "").partition("@")[0]
+        if parsed.is_delete():
+            # Hydra would fall back on the schema's defaults without a word.
+            raise UserError(f"{text}: nothing can be left out; give {key}= another value.")
         if key.split(".")[0] == "hydra" or key.startswith("hydra/"):
             continue
         if key in groups:
-            _check_option(text, parsed.value(), groups[key])
+            if not parsed.is_sweep_override():
+                _check_option(text, parsed.value(), groups[key])
         elif key not in known and not any(name.startswith(key + ".") for name in known):
             raise UserError(
                 f"{text}: there is no setting {key!r}{nearest(key, known + list(groups))}; "
@@ -146,9 +150,9 @@ def check_overrides(overrides: list[str], schema: type) -> None:
 
 
 def _check_option(text: str, value: Any, options: list[str]) -> None:
-    if isinstance(value, str) and value not in options:
+    if value is not None and value not in options:
         raise UserError(
-            f"{text}: there is no {value!r}{nearest(value, options)}; "
+            f"{text}: there is no {str(value)!r}{nearest(str(value), options)}; "
             f"choose one of {', '.join(options)}."
         )
 

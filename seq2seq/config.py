@@ -151,6 +151,10 @@ class OptimConfig:
     )
     schedule: ScheduleConfig = part(ScheduleConfig)
 
+    def check(self) -> None:
+        if len(self.betas) != 2 or not all(0 <= beta < 1 for beta in self.betas):
+            raise ValueError(f"optim.betas={self.betas} must be two numbers in [0, 1).")
+
 
 @dataclass
 class TrainerConfig:

@@ -90,5 +90,7 @@ def test_threads_are_those_asked_for(monkeypatch):
 def test_the_record_of_the_machine_is_plain_json():
     record = runtime.environment(torch.device("cpu"))
     assert json.loads(json.dumps(record)) == record
-    assert record["torch"] == torch.__version__.split("+")[0] or record["torch"] in torch.__version__
+    assert (
+        record["torch"] == torch.__version__.split("+")[0] or record["torch"] in torch.__version__
+    )
     assert record["device"] == "cpu"

@@ -1,5 +1,7 @@
 """Each sentence once an epoch, in batches no larger than allowed, with padding only behind."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 import torch
@@ -48,7 +50,7 @@ def test_no_batch_could_have_taken_the_next_sentence_too(corpus, seed):
     sources, targets, limits = corpus
     lengths = np.maximum(sources, targets) + 1
     batches = cut(np.random.default_rng(seed).permutation(len(lengths)), lengths, limits)
-    for batch, following in zip(batches, batches[1:], strict=False):
+    for batch, following in pairwise(batches):
         together = [*batch, following[0]]
         assert not limits.fits(len(together), max(lengths[together]))
 

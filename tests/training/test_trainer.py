@@ -87,7 +87,9 @@ def config(data):
             max_steps=6, batch_sentences=12, bucket_batches=3, log_every_steps=2,
             validate_every_steps=3, sentences=[],
         ),
-        decoding=DecodingConfig(beam_size=2, batch_size=4, max_length_factor=1.0, max_length_extra=2),
+        decoding=DecodingConfig(
+            beam_size=2, batch_size=4, max_length_factor=1.0, max_length_extra=2
+        ),
     )  # fmt: skip
 
 
@@ -96,9 +98,7 @@ def trainer_of(config, run_dir, resumed=None, valid=None):
     run_dir.mkdir(exist_ok=True)
     runtime.seed_everything(config.seed)
     corpus = prepare(config.data)
-    model = build_model(
-        config.model, len(corpus.source.vocabulary), len(corpus.target.vocabulary)
-    )
+    model = build_model(config.model, len(corpus.source.vocabulary), len(corpus.target.vocabulary))
     return Trainer(model, corpus, Examples(valid or VALID), config, run_dir, resumed)
 
 
@@ -183,7 +183,9 @@ def test_the_same_seed_is_the_same_run_and_another_is_another(config, tmp_path):
 def test_validating_changes_nothing(config, tmp_path):
     runs = []
     for every in (1, 6):
-        runs.append(trainer_of(with_trainer(config, validate_every_steps=every), tmp_path / f"{every}"))
+        runs.append(
+            trainer_of(with_trainer(config, validate_every_steps=every), tmp_path / f"{every}")
+        )
         runs[-1].fit()
     assert same_parameters(*runs)
 
@@ -194,7 +196,9 @@ def test_validating_changes_nothing(config, tmp_path):
 @pytest.fixture
 def translator(config, tmp_path):
     """A model that has learned a little, so that its hypotheses are no accident."""
-    trainer = trainer_of(with_trainer(config, max_steps=40, validate_every_steps=40), tmp_path)
+    trainer = trainer_of(
+        with_trainer(without_dropout(config), max_steps=150, validate_every_steps=150), tmp_path
+    )
     trainer.fit()
     return trainer.translator
 
@@ -358,7 +362,9 @@ def stop_in(monkeypatch):
     """Sends a signal to this process when a method of a trainer is first called."""
 
     def install(trainer, method, number, at_step):
-        def stopped(*arguments, original=getattr(trainer, method)):
+        original = getattr(trainer, method)
+
+        def stopped(*arguments):
             if trainer.progress.step == at_step:
                 os.kill(os.getpid(), number)
             return original(*arguments)
@@ -461,7 +467,9 @@ def test_a_run_that_only_makes_nonsense_stops_and_says_where(config, tmp_path, m
     assert "optim.learning_rate" in str(caught.value)
     assert "\n" not in str(caught.value)
     for name in ("best", "last"):
-        assert all(tensor.isfinite().all() for tensor in last(tmp_path, name).part("model").values())
+        assert all(
+            tensor.isfinite().all() for tensor in last(tmp_path, name).part("model").values()
+        )
     assert last(tmp_path, "best").header["progress"]["step"] <= 3
 
 
@@ -568,5 +576,4 @@ def test_reversing_is_learned(config, tmp_path):
         for t in result.translations
         if len(t.tokens) > 2
     ]
-    print('XX', sum(right), len(valid), sum(looked), len(looked))
-    assert sum(looked) >= 0.5 * len(looked)
+    assert sum(looked) >= 0.9 * len(looked)
