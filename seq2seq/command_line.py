@@ -150,7 +150,7 @@ def check_overrides(overrides: list[str], schema: type) -> None:
 
 
 def _check_option(text: str, value: Any, options: list[str]) -> None:
-    if value is not None and value not in options:
+    if value not in options:  # null neither: Hydra takes it in conf/ alone
         raise UserError(
             f"{text}: there is no {str(value)!r}{nearest(str(value), options)}; "
             f"choose one of {', '.join(options)}."

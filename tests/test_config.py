@@ -130,6 +130,7 @@ REFUSED = [
     ("train model/attention=dot", "additive"),
     ("train optim=sgd", "adadelta"),
     ("train model=null", "model=null"),
+    ("train experiment=null", "experiment=null"),
     ("train data=[]", "sample"),
     # what is missing
     ("train data=files", "data.source_language"),
