@@ -157,15 +157,19 @@ def _byte_lines(path: Path) -> Iterator[bytes]:
             for number, line in enumerate(file, start=1):  # noqa: B007  (the error names it)
                 yield line
     except FileNotFoundError:
-        raise FileNotFoundError(
-            f"There is no file {path} (in full: {path.absolute()}); check data.root and the "
-            f"file names of the data configuration."
-        ) from None
+        raise _missing(path) from None
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise ValueError(
             f"{path} is damaged or cut short: it cannot be decompressed beyond line {number} "
             f"({error}). Fetch or compress it again."
         ) from error
+
+
+def _missing(path: Path) -> FileNotFoundError:
+    return FileNotFoundError(
+        f"There is no file {path} (in full: {path.absolute()}); check data.root and the file "
+        f"names of the data configuration."
+    )
 
 
 def _decoded(content: bytes, path: Path, number: int) -> str:
@@ -208,8 +212,11 @@ def count_lines(path: Path) -> int:
 
 def file_digest(path: Path) -> str:
     """SHA-256 of the bytes of a file as they lie on disk, in hexadecimal."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except FileNotFoundError:
+        raise _missing(path) from None
 
 
 def read_parallel(files: ParallelFiles) -> Iterator[SentencePair]:

@@ -24,7 +24,7 @@ from seq2seq.training.journal import Journal
 from seq2seq.training.loss import count_tokens, token_cross_entropy
 from seq2seq.training.optim import build_optimizer, rate_factor, set_learning_rate
 from seq2seq.training.state import Progress, restore_run, save_run
-from seq2seq.training.validation import Result, TestSet, draw, evaluate
+from seq2seq.training.validation import Result, TestSet, evaluate, show_sentences
 
 PATIENCE_WITH_NONSENSE = 5  # updates in a row without a finite gradient, after which to stop
 
@@ -261,7 +261,8 @@ class Trainer:
         shown = ("loss", "bleu", "chrf", "perplexity", "aer", "attention_entropy")
         values = {name: scores[name] for name in shown if name in scores}
         self.journal.record("valid", progress.step, values)
-        self._show_sentences(result.translations)
+        lines = self.config.trainer.sentences
+        show_sentences(result, self.valid, lines, progress.step, self.run_dir, self.journal)
         new = values[self.criterion.name]
         # A broken model still has a BLEU, if only 0.
         better = math.isfinite(values["loss"]) and self.criterion.is_better(
@@ -280,28 +281,6 @@ class Trainer:
         self._save("last")
         if better:
             self._save("best")
-
-    def _show_sentences(self, translations: list[Any]) -> None:
-        """The same sentences at every validation, so that their alignment is seen emerging."""
-        step = self.progress.step
-        for line in self.config.trainer.sentences:
-            if line > len(translations):
-                continue
-            translation, pair = translations[line - 1], self.valid.pairs[line - 1]
-            name = f"valid_{line:04d}"
-            pixels = draw(
-                translation,
-                f"{name}, step {step:,}: {translation.text}",
-                self.run_dir / "alignments" / name / f"step_{step:07d}",
-            )
-            self.journal.picture(f"alignment/{name}", step, pixels)
-            # Indented by four: Markdown shows it as it is, whatever characters it holds.
-            self.journal.text(
-                f"translation/{name}",
-                step,
-                f"    source     {pair.source}\n"
-                f"    reference  {pair.target}\n    hypothesis {translation.text}",
-            )
 
     def _save(self, name: str) -> None:
         """Write ``checkpoints/<name>.safetensors``: the whole run."""

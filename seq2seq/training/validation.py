@@ -22,6 +22,7 @@ from seq2seq.evaluation.alignment import (
 )
 from seq2seq.evaluation.heatmap import alignment_figure, figure_image, save_figure
 from seq2seq.evaluation.metrics import bleu, chrf, one_line, perplexity
+from seq2seq.training.journal import Journal
 
 
 class TestSet(NamedTuple):
@@ -181,3 +182,33 @@ def draw(translation: Translation, title: str, stem: Path) -> np.ndarray:
     save_figure(figure, stem.with_name(stem.name + ".png"))
     stem.with_name(stem.name + ".json").write_text(as_json(translation) + "\n", encoding="utf-8")
     return figure_image(figure)
+
+
+def show_sentences(
+    result: Result, test_set: TestSet, lines: list[int], step: int, run_dir: Path, journal: Journal
+) -> None:
+    """Draw the same sentences at every validation, so that their alignment is seen emerging.
+
+    Args:
+        result: what the model made of the test set.
+        test_set: what it was given.
+        lines: the sentences to show, the first being 1; those beyond the set are left out.
+        step: updates made so far.
+        run_dir: the run folder; pictures and weights go to its ``alignments/``.
+        journal: where TensorBoard gets picture and text from.
+    """
+    for line in lines:
+        if line > len(test_set.pairs):
+            continue
+        translation, pair = result.translations[line - 1], test_set.pairs[line - 1]
+        name = f"valid_{line:04d}"
+        title = f"{name}, step {step:,}: {translation.text}"
+        pixels = draw(translation, title, run_dir / "alignments" / name / f"step_{step:07d}")
+        journal.picture(f"alignment/{name}", step, pixels)
+        # Indented by four: Markdown shows it as it is, whatever characters it holds.
+        text = (
+            f"    source     {pair.source}\n"
+            f"    reference  {pair.target}\n"
+            f"    hypothesis {translation.text}"
+        )
+        journal.text(f"translation/{name}", step, text)
