@@ -20,7 +20,7 @@ from seq2seq.data.preparation import locate
 from seq2seq.decoding.translator import load_translator
 from seq2seq.schema import from_dict
 from seq2seq.training.run import score_line
-from seq2seq.training.validation import evaluate, read_test_set, write_translations
+from seq2seq.training.validation import beside, evaluate_and_write, read_test_set
 
 
 @command("evaluate", EvaluateConfig)
@@ -37,12 +37,11 @@ def main(config: EvaluateConfig) -> None:
         data = from_dict(DataConfig, checkpoint.header["config"]["data"])
         files, name = locate(data, config.split), config.split
     test_set = read_test_set(files)
-    result = evaluate(translator, test_set, config.metric_tokenizer)
-    folder = Path(config.output) if config.output else path.parent / f"{path.stem}_{name}"
-    write_translations(folder, test_set, result)
-    logging.info(score_line(result.scores))
+    folder = Path(config.output) if config.output else beside(path, name)
+    scores = evaluate_and_write(translator, test_set, folder, config.metric_tokenizer)
+    logging.info(score_line(scores))
     logging.info("translations, references and alignments are in %s", folder)
-    print(json.dumps(result.scores, indent=2))
+    print(json.dumps(scores, indent=2))
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ import sys
 
 from seq2seq.checkpoint import load_checkpoint
 from seq2seq.command_line import command, merge_overrides, output_dir, task_overrides
-from seq2seq.config import TrainConfig, last_checkpoint
+from seq2seq.config import TrainConfig, checkpoint_path
 from seq2seq.schema import from_dict
 from seq2seq.training.run import Run, check_resumable
 from seq2seq.training.trainer import Interrupted
@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 def main(config: TrainConfig) -> float | None:
     folder, resumed = output_dir(), None
     if config.resume is not None:
-        resumed = load_checkpoint(last_checkpoint(folder))
+        resumed = load_checkpoint(checkpoint_path(folder, "last"))
         stored = from_dict(TrainConfig, resumed.header["config"])
         config = merge_overrides(resumed.header["config"], task_overrides(), TrainConfig)
         for change in check_resumable(stored, config):

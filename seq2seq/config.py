@@ -6,9 +6,9 @@ from pathlib import Path
 from seq2seq.schema import MISSING, part, setting
 
 
-def last_checkpoint(run_dir: Path) -> Path:
-    """The newest state of a run, from which it can go on."""
-    return run_dir / "checkpoints" / "last.safetensors"
+def checkpoint_path(run_dir: Path, name: str) -> Path:
+    """Where a run keeps its ``last`` state, from which it can go on, and its ``best``."""
+    return run_dir / "checkpoints" / f"{name}.safetensors"
 
 
 @dataclass
@@ -247,9 +247,9 @@ class TrainConfig(RunConfig):
     decoding: DecodingConfig = part(DecodingConfig)
 
     def check(self) -> None:
-        if self.resume is not None and not last_checkpoint(Path(self.resume)).is_file():
+        if self.resume is not None and not checkpoint_path(Path(self.resume), "last").is_file():
             raise ValueError(
-                f"resume={self.resume} holds no {last_checkpoint(Path())}; give the "
+                f"resume={self.resume} holds no {checkpoint_path(Path(), 'last')}; give the "
                 f"folder of a run, such as runs/sample/<date>_<time>."
             )
 
@@ -262,7 +262,7 @@ class EvaluateConfig(RunConfig):
     target: str | None = setting(None, "file of reference translations, instead of split")
     alignment: str | None = setting(None, "file of true word alignments of these")
     output: str | None = setting(
-        None, "folder for what is written; by default evaluation/ in the run"
+        None, "folder for what is written; by default one beside the checkpoint"
     )
     metric_tokenizer: str = setting("13a", "sacreBLEU's tokeniser")
     decoding: DecodingConfig = part(DecodingConfig)

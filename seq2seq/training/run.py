@@ -9,14 +9,14 @@ from typing import Any
 
 from seq2seq import runtime
 from seq2seq.checkpoint import Checkpoint
-from seq2seq.config import TrainConfig
+from seq2seq.config import TrainConfig, checkpoint_path
 from seq2seq.data.corpus import file_digest
 from seq2seq.data.preparation import locate, prepare, report_lines
-from seq2seq.decoding.translator import Translator, load_translator
+from seq2seq.decoding.translator import load_translator
 from seq2seq.evaluation.metrics import check_tokenizer
 from seq2seq.model.encoder_decoder import build_model
 from seq2seq.training.trainer import Trainer
-from seq2seq.training.validation import TestSet, evaluate, read_test_set, write_translations
+from seq2seq.training.validation import beside, evaluate_and_write, read_test_set
 
 log = logging.getLogger(__name__)
 
@@ -64,15 +64,17 @@ class Run:
 
     def finish(self) -> dict[str, Any]:
         """Score the best checkpoint on the validation and test parts; write ``summary.json``."""
-        path = self.folder / "checkpoints" / "best.safetensors"
-        translator, _ = load_translator(path, self.config.decoding, self.device)
+        best = checkpoint_path(self.folder, "best")
+        translator, _ = load_translator(best, self.config.decoding, self.device)
         log.info(
             "scoring the best checkpoint (step %s), beam %d",
             f"{self.trainer.progress.best_step:,}",
             self.config.decoding.beam_size,
         )
         scores = {
-            name: self._score(translator, name, test_set)
+            name: evaluate_and_write(
+                translator, test_set, beside(best, name), self.config.metric_tokenizer
+            )
             for name, test_set in (("test", self.test), ("valid", self.valid))
         }
         progress = self.trainer.progress
@@ -94,12 +96,6 @@ class Run:
         path.write_text(json.dumps(summary, indent=2) + "\n", encoding="utf-8")
         self._report(summary)
         return summary
-
-    def _score(self, translator: Translator, name: str, test_set: TestSet) -> dict[str, Any]:
-        result = evaluate(translator, test_set, self.config.metric_tokenizer)
-        folder = self.folder / "checkpoints" / f"best_{name}"
-        write_translations(folder, test_set, result)
-        return result.scores
 
     def _digests(self) -> dict[str, str]:
         """SHA-256 of every file of the corpus."""

@@ -14,7 +14,7 @@ import torch
 from tqdm import tqdm
 
 from seq2seq.checkpoint import Checkpoint
-from seq2seq.config import TrainConfig
+from seq2seq.config import TrainConfig, checkpoint_path
 from seq2seq.data.batching import Batch, BatchLimits, collate, plan_batches
 from seq2seq.data.preparation import PreparedCorpus
 from seq2seq.decoding.translator import Translator
@@ -286,7 +286,7 @@ class Trainer:
         """Write ``checkpoints/<name>.safetensors``: the whole run."""
         self.journal.flush()
         sides = {"source": self.corpus.source, "target": self.corpus.target}
-        path = self.run_dir / "checkpoints" / f"{name}.safetensors"
+        path = checkpoint_path(self.run_dir, name)
         save_run(path, self.model, self.optimizer, self.progress, self.config, sides)
 
     def _ask_to_stop(self, number: int, frame: Any) -> None:

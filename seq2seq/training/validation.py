@@ -134,6 +134,20 @@ def word_links(
     return hard_alignment(merged)
 
 
+def beside(checkpoint: Path, name: str) -> Path:
+    """The folder for what a checkpoint makes of the test set called ``name``."""
+    return checkpoint.parent / f"{checkpoint.stem}_{name}"
+
+
+def evaluate_and_write(
+    translator: Translator, test_set: TestSet, folder: Path, metric_tokenizer: str
+) -> dict[str, Any]:
+    """The scores of ``evaluate``, and all that they were made from as files in ``folder``."""
+    result = evaluate(translator, test_set, metric_tokenizer)
+    write_translations(folder, test_set, result)
+    return result.scores
+
+
 def write_translations(folder: Path, test_set: TestSet, result: Result) -> None:
     """Sources, hypotheses, references, alignments and scores as files, line for line.
 
