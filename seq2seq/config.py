@@ -77,8 +77,60 @@ class DataConfig:
 
 @dataclass
 class AttentionConfig:
-    name: str = setting("additive", "scoring function", choices=("additive",))
-    size: int = setting(256, "units of its hidden layer", at_least=1)
+    name: str = setting(
+        "additive",
+        "scoring function; none: no attention, one context for all positions",
+        choices=(
+            "additive",
+            "normed_additive",
+            "concat",
+            "dot",
+            "scaled_dot",
+            "bilinear",
+            "cosine",
+            "gaussian",
+            "location",
+            "average",
+            "none",
+        ),
+    )
+    size: int = setting(256, "units of a hidden layer, where there is one", at_least=1)
+    weighing: str = setting(
+        "soft",
+        "which source positions get weights: all, a window around the diagonal (local_m) or around "
+        "a predicted position (local_p), one drawn at random (hard), the next one that stops a "
+        "search from left to right (monotonic)",
+        choices=("soft", "local_m", "local_p", "hard", "monotonic"),
+    )
+    normalisation: str = setting(
+        "softmax",
+        "how energies become weights, of soft and local attention",
+        choices=("softmax", "sparsemax", "entmax15"),
+    )
+    heads: int = setting(1, "attentions side by side", at_least=1)
+    coverage: bool = setting(False, "let the weights given so far enter the score")
+    window: int = setting(10, "of local attention: positions to either side", at_least=1)
+    temperature: float = setting(1.0, "of hard attention's gradient", above=0)
+    noise: float = setting(1.0, "added to monotonic attention's energies in training", at_least=0)
+    max_positions: int = setting(100, "source positions that location can tell apart", at_least=1)
+
+    def check(self) -> None:
+        blind = self.name in ("location", "average", "none")
+        if self.coverage and (blind or self.heads > 1):
+            raise ValueError(
+                f"model.attention.coverage=true needs one head and a scoring function that reads "
+                f"keys, not model.attention.name={self.name}, model.attention.heads={self.heads}."
+            )
+        if self.heads > 1 and (self.name == "none" or self.weighing not in ("soft", "hard")):
+            raise ValueError(
+                f"model.attention.heads={self.heads} goes with model.attention.weighing=soft or "
+                f"hard and some attention, not with weighing={self.weighing}, name={self.name}."
+            )
+        if self.normalisation != "softmax" and self.weighing in ("hard", "monotonic"):
+            raise ValueError(
+                f"model.attention.normalisation={self.normalisation} has no meaning with "
+                f"model.attention.weighing={self.weighing}; leave it at softmax."
+            )
 
 
 @dataclass
@@ -122,6 +174,20 @@ class ModelConfig:
                 f"model.tie_embeddings={self.tie_embeddings} shares a matrix between embedding "
                 f"and output, so model.output.size={self.output.size} must equal "
                 f"model.embedding_size={self.embedding_size}."
+            )
+        attention, annotation_size = self.attention, 2 * self.encoder_size
+        same = ("dot", "scaled_dot", "cosine", "gaussian")
+        if attention.heads > 1:
+            if annotation_size % attention.heads:
+                raise ValueError(
+                    f"model.attention.heads={attention.heads} must divide 2 * "
+                    f"model.encoder_size={annotation_size}."
+                )
+        elif attention.name in same and self.decoder_size != annotation_size:
+            raise ValueError(
+                f"model.attention.name={attention.name} compares state and annotation unit by "
+                f"unit, so model.decoder_size={self.decoder_size} must equal 2 * "
+                f"model.encoder_size={annotation_size}; bilinear needs no such equality."
             )
 
 
@@ -252,6 +318,37 @@ class TrainConfig(RunConfig):
                 f"resume={self.resume} holds no {checkpoint_path(Path(), 'last')}; give the "
                 f"folder of a run, such as runs/sample/<date>_<time>."
             )
+
+
+@dataclass
+class CompareConfig(TrainConfig):
+    """Of one of several models that are trained under equal conditions."""
+
+    folder: str | None = setting(None, "of an earlier comparison, to go on with it")
+    label: str | None = setting(
+        None, "what tables and pictures call the model; by default the choice of model/attention"
+    )
+    lines: list[int] = setting(
+        [1], "lines of the test part whose alignment is drawn for each model, the first being 1"
+    )
+
+    def check(self) -> None:
+        super().check()
+        if any(line < 1 for line in self.lines):
+            raise ValueError(f"lines={self.lines} counts lines from 1.")
+
+
+@dataclass
+class CompareLengthsConfig(CompareConfig):
+    edges: list[int] = setting(
+        [5, 10, 15, 20, 25], "longest source sentence of each group, in words; one more is longer"
+    )
+    long: int = setting(20, "words above which a source sentence is called long", at_least=1)
+
+    def check(self) -> None:
+        super().check()
+        if not self.edges or self.edges != sorted({*self.edges}) or self.edges[0] < 1:
+            raise ValueError(f"edges={self.edges} must be numbers of words that grow.")
 
 
 @dataclass

@@ -17,9 +17,8 @@ from seq2seq.data.vocabulary import BOS, EOS, PAD, UNK
 from seq2seq.decoding.beam import beam_search
 from seq2seq.decoding.greedy import greedy_search
 from seq2seq.decoding.hypothesis import Hypothesis, Limits, length_penalty
-from seq2seq.model.decoder import Memory
+from seq2seq.model.decoder import DecoderState, Memory
 from seq2seq.model.encoder_decoder import EncoderDecoder, build_model
-from seq2seq.model.recurrence import RecurrentState
 from seq2seq.schema import from_dict
 
 NEVER_WRITTEN = [PAD, BOS]
@@ -33,13 +32,13 @@ class Translation(NamedTuple):
     log_prob: float  # of all tokens, in nats
     source_tokens: list[str]  # S of them, EOS included
     tokens: list[str]  # T of them, EOS included
-    alignment: NDArray[np.float32]  # weights, (T, S); each row sums to 1
+    alignment: NDArray[np.float32]  # weights, (T, S); each row sums to 1, to 0 without attention
 
 
 class SearchState(NamedTuple):
     """State of a search in the model: the decoder's, and what it may read."""
 
-    decoder: RecurrentState
+    decoder: DecoderState
     memory: Memory
     sentences: Tensor  # the sentence that each row belongs to, (N,)
 
@@ -163,9 +162,10 @@ class Translator:
         tokens = self.target.vocabulary.tokens(hypothesis.tokens)
         written = tokens[:-1]
         if self.config.replace_unknown and source:
-            looked = weights[:, : len(source)].argmax(axis=1)
+            words = weights[:, : len(source)]
+            looked = words.argmax(axis=1)
             written = [
-                source[looked[i]] if id == UNK else token
+                source[looked[i]] if id == UNK and words[i].any() else token
                 for i, (id, token) in enumerate(zip(hypothesis.tokens, written, strict=False))
             ]
         text = self.target.tokenizer.detokenize(written)

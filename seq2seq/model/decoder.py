@@ -5,7 +5,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from seq2seq.attention.pooling import SoftAttention
+from seq2seq.attention.build import AnyAttention
+from seq2seq.attention.weighing import Past
 from seq2seq.model.encoder import Encoded
 from seq2seq.model.output import DeepOutput
 from seq2seq.model.recurrence import RecurrentCell, RecurrentState
@@ -23,6 +24,23 @@ class Memory(NamedTuple):
         return Memory(*(part.index_select(0, rows) for part in self))
 
 
+class DecoderState(NamedTuple):
+    """What one target position hands to the next."""
+
+    recurrent: RecurrentState
+    past: Past | None  # where it has looked, for an attention that looks back
+
+    @property
+    def hidden(self) -> Tensor:
+        """``s_i``, (B, H)."""
+        return self.recurrent.hidden
+
+    def select(self, rows: Tensor) -> "DecoderState":
+        """The state of some rows, repeated or left out as ``rows`` (N,) says."""
+        past = None if self.past is None else self.past.select(rows)
+        return DecoderState(self.recurrent.select(rows), past)
+
+
 class Decoder(nn.Module):
     """RNN decoder with attention (Bahdanau et al. 2015, arXiv:1409.0473, appendix A.2.2).
 
@@ -38,7 +56,7 @@ class Decoder(nn.Module):
         self,
         embedding: nn.Embedding,
         cell: RecurrentCell,
-        attention: SoftAttention,
+        attention: AnyAttention,
         output: DeepOutput,
         sizes: tuple[int, int, int],
         dropout: float,
@@ -58,9 +76,10 @@ class Decoder(nn.Module):
         self.dropout = nn.Dropout(dropout)
         self.output_state = output_state
 
-    def initial_state(self, encoded: Encoded) -> RecurrentState:
-        """``s_0`` of the paper."""
-        return self.cell.start(torch.tanh(self.initial_layer(encoded.final)))
+    def initial_state(self, encoded: Encoded) -> DecoderState:
+        """``s_0`` of the paper, which has looked nowhere."""
+        recurrent = self.cell.start(torch.tanh(self.initial_layer(encoded.final)))
+        return DecoderState(recurrent, self.attention.start(encoded.annotations))
 
     def memory(self, encoded: Encoded) -> Memory:
         """The annotations with their keys, projected here and never again."""
@@ -68,17 +87,19 @@ class Decoder(nn.Module):
         return Memory(encoded.annotations, keys, encoded.mask)
 
     def _attend_and_advance(
-        self, gates: Tensor, state: RecurrentState, memory: Memory
-    ) -> tuple[RecurrentState, Tensor, Tensor]:
+        self, gates: Tensor, state: DecoderState, memory: Memory
+    ) -> tuple[DecoderState, Tensor, Tensor]:
         """One position from its share of the gates (B, G*H): next state, context, weights."""
         context, weights = self.attention(
-            state.hidden, memory.keys, memory.annotations, memory.mask
+            state.hidden, memory.keys, memory.annotations, memory.mask, state.past
         )
-        return self.cell(gates + self.context_layer(context), state), context, weights
+        recurrent = self.cell(gates + self.context_layer(context), state.recurrent)
+        past = None if state.past is None else state.past.then(weights)
+        return DecoderState(recurrent, past), context, weights
 
     def step(
-        self, tokens: Tensor, state: RecurrentState, memory: Memory
-    ) -> tuple[Tensor, RecurrentState, Tensor]:
+        self, tokens: Tensor, state: DecoderState, memory: Memory
+    ) -> tuple[Tensor, DecoderState, Tensor]:
         """One target position.
 
         Args:
@@ -95,8 +116,8 @@ class Decoder(nn.Module):
         return self.output(shown, embedded, context), new, weights
 
     def forward(
-        self, target_in: Tensor, memory: Memory, state: RecurrentState
-    ) -> tuple[Tensor, RecurrentState, Tensor]:
+        self, target_in: Tensor, memory: Memory, state: DecoderState
+    ) -> tuple[Tensor, DecoderState, Tensor]:
         """All target positions under teacher forcing: what ``step`` would give, in turn.
 
         Args:

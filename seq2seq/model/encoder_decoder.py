@@ -3,12 +3,12 @@
 import torch
 from torch import Tensor, nn
 
-from seq2seq.attention.pooling import build_attention
+from seq2seq.attention.build import build_attention
 from seq2seq.config import ModelConfig
-from seq2seq.model.decoder import Decoder, Memory
+from seq2seq.model.decoder import Decoder, DecoderState, Memory
 from seq2seq.model.encoder import Encoder, build_layers
 from seq2seq.model.output import DeepOutput
-from seq2seq.model.recurrence import CELLS, RecurrentState
+from seq2seq.model.recurrence import CELLS
 
 
 class EncoderDecoder(nn.Module):
@@ -24,7 +24,7 @@ class EncoderDecoder(nn.Module):
         """Where the parameters live."""
         return self.encoder.embedding.weight.device
 
-    def start(self, source: Tensor, source_mask: Tensor) -> tuple[Memory, RecurrentState]:
+    def start(self, source: Tensor, source_mask: Tensor) -> tuple[Memory, DecoderState]:
         """Read the source: what the decoder may look at, and its first state.
 
         Args:

@@ -83,10 +83,12 @@ def evaluate(translator: Translator, test_set: TestSet, metric_tokenizer: str = 
         "chrf": chrf(hypotheses=hypotheses, references=references).to_dict(),
         "loss": loss,
         "perplexity": perplexity(loss),
-        "attention_entropy": float(np.mean([attention_entropy(f.alignment) for f in forced])),
         "sentences": len(pairs),
         "target_tokens": num_tokens,
     }
+    entropies = [attention_entropy(translation.alignment) for translation in forced]
+    if not np.isnan(entropies).all():  # as they are without attention
+        scores["attention_entropy"] = float(np.nanmean(entropies))
     if test_set.alignments is not None:
         scores |= _alignment_scores(translator, pairs, test_set.alignments, forced)
     return Result(translations, forced, scores)
@@ -175,16 +177,18 @@ def write_lines(path: Path, lines: Sequence[str]) -> None:
     path.write_text("".join(line + "\n" for line in lines), encoding="utf-8", newline="\n")
 
 
+def as_dict(translation: Translation) -> dict[str, Any]:
+    """Tokens and weights of a translation, for JSON; weights rounded to six places."""
+    return {
+        "source_tokens": translation.source_tokens,
+        "target_tokens": translation.tokens,
+        "weights": [[round(float(w), 6) for w in row] for row in translation.alignment],
+    }
+
+
 def as_json(translation: Translation) -> str:
-    """Tokens and weights of a translation on one line, weights rounded to six places."""
-    return json.dumps(
-        {
-            "source_tokens": translation.source_tokens,
-            "target_tokens": translation.tokens,
-            "weights": [[round(float(w), 6) for w in row] for row in translation.alignment],
-        },
-        ensure_ascii=False,
-    )
+    """``as_dict`` on one line."""
+    return json.dumps(as_dict(translation), ensure_ascii=False)
 
 
 def draw(translation: Translation, title: str, stem: Path) -> np.ndarray:

@@ -5,7 +5,8 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from seq2seq.attention.pooling import SoftAttention, build_attention
+from seq2seq.attention.build import build_attention
+from seq2seq.attention.pooling import Attention
 from seq2seq.attention.scoring import SCORES, AdditiveScore
 from seq2seq.config import AttentionConfig
 
@@ -67,9 +68,9 @@ def test_weights_sum_to_one_and_are_zero_at_padding(attention):
 def test_equal_keys_are_looked_at_alike_whatever_the_query_and_the_parameters(trial):
     """A tutorial's worked example: the mean of the first 2 and of the first 6 values."""
     torch.manual_seed(trial)
-    score = AdditiveScore(query_size=20, annotation_size=2, attention_size=8)
+    score = AdditiveScore(query_size=20, annotation_size=2, size=8)
     values = torch.arange(40.0).reshape(1, 10, 4).repeat(2, 1, 1)
-    context, _ = SoftAttention(score)(
+    context, _ = Attention(score)(
         torch.randn(2, 20),
         score.project(torch.ones(2, 10, 2)),
         values,
@@ -159,7 +160,7 @@ def test_nothing_is_remembered_between_calls(attention):
 
 
 def test_there_is_no_way_to_attend_without_a_mask():
-    mask = inspect.signature(SoftAttention.forward).parameters["source_mask"]
+    mask = inspect.signature(Attention.forward).parameters["source_mask"]
     assert mask.default is inspect.Parameter.empty
 
 
