@@ -22,6 +22,7 @@ from typing import Any, TypeVar
 import hydra
 import yaml
 from hydra import compose, initialize_config_dir
+from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
 from hydra._internal.utils import get_args_parser
 from hydra.core.config_store import ConfigStore
 from hydra.core.hydra_config import HydraConfig
@@ -41,42 +42,72 @@ class UserError(ValueError):
     """A setting that cannot be; its text is one line that says what to do."""
 
 
-def command(name: str, schema: type) -> Callable[[Callable[[Any], Any]], Callable[[], None]]:
-    """Make a function of a config dataclass the command that ``conf/<name>.yaml`` describes."""
+def command(
+    name: str, schema: type, sweeps: bool = False
+) -> Callable[[Callable[[Any], Any]], Callable[[], list[Any]]]:
+    """Make a function of a config dataclass the command that ``conf/<name>.yaml`` describes.
+
+    Args:
+        name: of the file in ``conf/``.
+        schema: the config dataclass.
+        sweeps: whether it always runs several jobs, those that its file names.
+
+    Returns:
+        What makes a function the command; calling that gives what each job returned.
+    """
 
     # Somebody who sets Hydra's variable for full errors wants the traceback.
     debugging = "HYDRA_FULL_ERROR" in os.environ
 
-    def decorate(function: Callable[[Any], Any]) -> Callable[[], None]:
+    def decorate(function: Callable[[Any], Any]) -> Callable[[], list[Any]]:
+        results: list[Any] = []
+
         def job(composed: DictConfig) -> Any:
             try:
-                return function(typed(composed, schema))
+                results.append(function(typed(composed, schema)))
             except (ValueError, OSError) as error:
                 if debugging:
                     raise
                 refuse(error)
+            return results[-1]
 
-        def main() -> None:
+        def main() -> list[Any]:
             register(name, schema)
             args = get_args_parser().parse_args()
             if args.help:
                 print(usage(inspect.getmodule(function), schema))
-                return
+                return []
             # Hydra would print its own errors over several lines; this variable hands them to us.
             os.environ["HYDRA_FULL_ERROR"] = "1"
             try:
                 check_overrides(args.overrides, schema)
-                if not args.multirun:
-                    # Composed here once more, so that a bad value leaves no run folder behind.
-                    with initialize_config_dir(str(CONF), version_base="1.3"):
-                        typed(compose(name, args.overrides), schema)
+                # Composed here once more, so that a bad value leaves no run folder behind, and
+                # that of a last job does not wait for the jobs before it.
+                with initialize_config_dir(str(CONF), version_base="1.3"):
+                    for overrides in jobs(name, args.overrides, args.multirun or sweeps):
+                        typed(compose(name, overrides), schema)
                 hydra.main(version_base="1.3", config_path=str(CONF), config_name=name)(job)()
             except (HydraException, OmegaConfBaseException, UserError) as error:
                 refuse(error)
+            return results
 
         return main
 
     return decorate
+
+
+def jobs(name: str, overrides: list[str], sweeps: bool) -> list[list[str]]:
+    """The overrides of each job that a command line starts."""
+    if not sweeps:
+        return [overrides]
+    parser = OverridesParser.create()
+    parsed = parser.parse_overrides(overrides)
+    single = [text for text, o in zip(overrides, parsed, strict=True) if not o.is_sweep_override()]
+    sweeper = compose(name, single, return_hydra_config=True).hydra.sweeper
+    if not sweeper._target_.endswith(".BasicSweeper"):
+        return [single]  # what another sweeper tries, it alone knows
+    swept = [f"{key}={values}" for key, values in (sweeper.get("params") or {}).items()]
+    return BasicSweeper.split_arguments(parser.parse_overrides(swept + overrides), None)[0]
 
 
 def refuse(error: Exception) -> None:
@@ -210,6 +241,11 @@ def snapshot(resume: str | None) -> str:
 def output_dir() -> Path:
     """The run folder that Hydra made for this job."""
     return Path(HydraConfig.get().runtime.output_dir)
+
+
+def choice(group: str) -> str:
+    """The file of a folder of ``conf/`` that this job uses."""
+    return str(HydraConfig.get().runtime.choices[group])
 
 
 def task_overrides() -> list[str]:
