@@ -108,7 +108,7 @@ class AttentionConfig:
         choices=("softmax", "sparsemax", "entmax15"),
     )
     heads: int = setting(1, "attentions side by side", at_least=1)
-    coverage: bool = setting(False, "let the weights given so far enter the score")
+    coverage: bool = setting(False, "let the sum of the weights given so far enter the score")
     window: int = setting(10, "of local attention: positions to either side", at_least=1)
     temperature: float = setting(1.0, "of hard attention's gradient", above=0)
     noise: float = setting(1.0, "added to monotonic attention's energies in training", at_least=0)

@@ -22,8 +22,8 @@ def masked_softmax(scores: Tensor, mask: Tensor) -> Tensor:
     Args:
         scores: energies, (..., S), of any finite size; at padding anything, even NaN.
         mask: either booleans, True at tokens, False at padding, broadcastable to ``scores``;
-            or integers, how many positions from the first on hold a token: one number for each
-            row, (...), or for each sentence, (B,) for scores (B, ..., S).
+            or integers, how many positions from the first on hold a token (all, if more than S):
+            one number for each row, (...), or for each sentence, (B,) for scores (B, ..., S).
 
     Returns:
         Weights of the shape and type of ``scores``: each row sums to 1 and is exactly 0 at

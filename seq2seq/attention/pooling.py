@@ -68,7 +68,7 @@ class Attention(nn.Module):
         """Attend once.
 
         Args:
-            query: previous decoder state, (B, H); without a past also (B, Q, H).
+            query: previous decoder state, (B, H); of soft and hard attention also (B, Q, H).
             keys: ``project(annotations)``, (B, S, K).
             annotations: encoder outputs, (B, S, C).
             source_mask: True at tokens, False at padding, (B, S), or (B, Q, S) for Q queries.
@@ -78,11 +78,14 @@ class Attention(nn.Module):
             The context (B, C) and the attention weights (B, S), or (B, Q, C) and (B, Q, S): each
             row sums to 1 and is exactly 0 at padding; a row without any token is all 0, and so is
             its context.
+
+        Raises:
+            ValueError: there are many queries, and ``weighing`` takes one.
         """
         if self.coverage_layer is not None:
             assert past is not None
             keys = keys + self.coverage_layer(past.coverage.unsqueeze(-1))
-        source_mask = mask_for(query, source_mask)
+        source_mask = mask_for(query, source_mask, self.weighing)
         weights = self.weighing(self.score(query, keys), source_mask, query, past)
         return weighted_sum(weights, annotations), weights
 
@@ -178,7 +181,7 @@ class MultiHeadAttention(nn.Module):
         """Weights of every head: (N, B, S), or (N, B, Q, S) for Q queries."""
         queries = self.query_layer(query).chunk(len(self.scores), dim=-1)
         heads = zip(self.scores, queries, keys.split(self.key_sizes, dim=-1), strict=True)
-        mask = mask_for(query, source_mask)
+        mask = mask_for(query, source_mask, self.weighing)
         return torch.stack(
             [self.weighing(score(part, key), mask, part, None) for score, part, key in heads]
         )
@@ -200,8 +203,18 @@ class MultiHeadAttention(nn.Module):
         return self.context_layer(torch.cat(values, dim=-1)), weights.mean(dim=0)
 
 
-def mask_for(query: Tensor, source_mask: Tensor) -> Tensor:
-    """The mask (B, S) of a batch for all of its queries, if they are (B, Q, H)."""
+def mask_for(query: Tensor, source_mask: Tensor, weighing: Weighing) -> Tensor:
+    """The mask (B, S) of a batch for all of its queries, if they are (B, Q, H).
+
+    Raises:
+        ValueError: there are many queries, and ``weighing`` takes one.
+    """
+    # Not left to the shapes: with as many queries as source positions they would agree.
+    if query.dim() > 2 and weighing.one_query:
+        raise ValueError(
+            f"{type(weighing).__name__} takes one query (B, H) a sentence, not queries of shape "
+            f"{tuple(query.shape)}: ask them one by one, or use Soft or Hard."
+        )
     return source_mask.unsqueeze(1) if source_mask.dim() < query.dim() else source_mask
 
 

@@ -73,7 +73,9 @@ class NormedAdditiveScore(Score):
     """Additive scoring with a normalised v (weight normalisation: Salimans and Kingma 2016,
     arXiv:1602.07868, equation 2; in attention: Raffel et al. 2017, arXiv:1704.00784, equation 16).
 
-    e_ij = g v / |v| . tanh(W s_{i-1} + U h_j + b)      g = exp(log_gain) / sqrt(A)
+        e_ij = g v / |v| . tanh(W s_{i-1} + U h_j + b)      g = exp(log_gain) / sqrt(A)
+
+    g begins at 1 / sqrt(A), as Raffel et al. have it.
     """
 
     def __init__(self, query_size: int, annotation_size: int, size: int):

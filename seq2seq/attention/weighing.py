@@ -171,11 +171,11 @@ class Monotonic(Weighing):
         p_ij = sigmoid(e_ij + r)                        chance of stopping at j once j is reached
         a_ij = p_ij sum_{k<=j} a_{i-1,k} prod_{k<=l<j} (1 - p_il)
 
-    The search for a token begins where the last one ended, from left to right. Training has the
-    expected weights, with noise from N(0, noise^2) added to the energies so that p learns to be 0
-    or 1; evaluation stops at the first token with p >= 1/2, which is the same formula with p
-    rounded. Where Raffel et al. look at nothing if no token stops the search, here the last one
-    does, so that a row sums to 1.
+    r is learnt and begins at -1. The search for a token begins where the last one ended, from left
+    to right. Training has the expected weights, with noise from N(0, noise^2) added to the energies
+    so that p learns to be 0 or 1; evaluation stops at the first token with p >= 1/2, which is the
+    same formula with p rounded. Where Raffel et al. look at nothing if no token stops the search,
+    here the last one does, so that a row sums to 1.
 
     The products are a matrix (B, S, S) each step: exact where dividing by running products, the
     paper's way in linear space, would divide by 0.

@@ -201,7 +201,7 @@ def attention_entropy(weights: ArrayLike) -> float:
     if present.size == 0:
         return float("nan")
     logs = np.log(present, where=present > 0, out=np.zeros_like(present))
-    return float(-(present * logs).sum(axis=-1).mean())
+    return float(abs((present * logs).sum(axis=-1).mean()))  # no -0.0
 
 
 def _spelled_length(text: str) -> int:

@@ -1,0 +1,151 @@
+"""docs/attention.md says what the code does: its lines run, its commands exist, its pictures are
+made."""
+
+import doctest
+import importlib.util
+import re
+import shlex
+from pathlib import Path
+
+import numpy as np
+import pytest
+from conftest import ROOT
+from hydra import compose, initialize_config_dir
+from matplotlib.image import imread
+
+from seq2seq.attention.scoring import SCORES
+from seq2seq.command_line import (
+    CONF,
+    check_overrides,
+    config_groups,
+    jobs,
+    register,
+    typed,
+)
+from seq2seq.config import (
+    CompareConfig,
+    CompareLengthsConfig,
+    PlotAlignmentConfig,
+    TrainConfig,
+)
+from seq2seq.evaluation.heatmap import figure_image
+
+DOCS = ROOT / "docs"
+PAGE = (DOCS / "attention.md").read_text(encoding="utf-8")
+SCRIPTS = {
+    "train": TrainConfig,
+    "compare_attention": CompareConfig,
+    "compare_lengths": CompareLengthsConfig,
+    "plot_alignment": PlotAlignmentConfig,
+}
+MADE_BY_SCRIPTS = {"comparison.png", "lengths.png", "alignments.png"}
+
+
+def blocks(language):
+    """The fenced blocks of a language: (first line, text)."""
+    return [
+        (PAGE.count("\n", 0, found.start(1)), found[1])
+        for found in re.finditer(rf"^```{language}\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+    ]
+
+
+COMMANDS = [
+    line for _, text in blocks("sh") for line in text.splitlines() if line.startswith("python ")
+]
+
+
+@pytest.fixture(scope="module")
+def drawing():
+    spec = importlib.util.spec_from_file_location("draw_attention", DOCS / "draw_attention.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_python_lines_print_what_they_say():
+    """In the order of the page, in one namespace, as a reader would type them."""
+    parser, namespace = doctest.DocTestParser(), {}
+    runner = doctest.DocTestRunner(optionflags=doctest.IGNORE_EXCEPTION_DETAIL)
+    said = []
+    for line, text in blocks("python"):
+        test = parser.get_doctest(text, namespace, "attention.md", "docs/attention.md", line)
+        assert test.examples, text
+        runner.run(test, out=said.append, clear_globs=False)
+        namespace = test.globs
+    assert runner.summarize(verbose=False).failed == 0, "".join(said)
+
+
+def test_formulas_are_those_of_the_docstrings():
+    """One owner per fact: each line of a formula stands, word for word, in the code."""
+    paths = [path for part in ("attention", "evaluation", "model")
+             for path in (ROOT / "seq2seq" / part).glob("*.py")]  # fmt: skip
+    code = " ".join(" ".join(path.read_text(encoding="utf-8").split()) for path in paths)
+    for _, text in blocks("text"):
+        for line in text.splitlines():
+            assert " ".join(line.split()) in code, line
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_commands_compose(command):
+    script, *overrides = shlex.split(command.replace("$RUN", "run"))[1:]
+    name = Path(script).stem
+    assert (ROOT / script).exists()
+    schema = SCRIPTS[name]
+    register(name, schema)
+    check_overrides(overrides, schema)
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        started = jobs(name, overrides, name.startswith("compare"))
+        for single in (started[0], started[-1]):  # test_config composes every choice
+            typed(compose(name, single), schema)
+
+
+def test_every_attention_is_explained():
+    options = {f"model/attention={option}" for option in config_groups()["model/attention"]}
+    assert options == set(re.findall(r"`(model/attention=\w+)`", PAGE))
+
+
+def test_the_table_of_parameters_is_right():
+    sizes = {"H": 6, "C": 6, "A": 5, "P": 9}
+    rows = re.findall(r"^\| (`\w+`(?:, `\w+`)?) \| `([^`]+)` \| (yes|no) \|", PAGE, re.MULTILINE)
+    listed = {}
+    for names, formula, reads_keys in rows:
+        for name in re.findall(r"\w+", names):
+            listed[name] = eval(formula, {}, sizes), reads_keys == "yes"
+    for name, kind in SCORES.items():
+        score = kind(sizes["H"], sizes["C"], sizes["P" if name == "location" else "A"])
+        count = sum(parameter.numel() for parameter in score.parameters())
+        assert listed.pop(name) == (count, kind.sees_keys), name
+    assert not listed
+
+
+def test_links_lead_somewhere():
+    prose = re.sub(r"^```.*?^```", "", PAGE, flags=re.MULTILINE | re.DOTALL)
+    targets = re.findall(r"(?<!!)\[[^\]]*\]\((?!https?:)([^)]+)\)", prose)
+    headings = {
+        re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+        for heading in re.findall(r"^#+ (.+)$", PAGE, re.MULTILINE)
+    }
+    for target in targets:
+        if target.startswith("#"):
+            assert target[1:] in headings, target
+        else:
+            assert (DOCS / target).exists(), target
+
+
+def test_every_picture_is_shown_and_made(drawing):
+    shown = set(re.findall(r"\]\(attention/([\w.]+)\)", PAGE))
+    assert shown == {path.name for path in (DOCS / "attention").glob("*")}
+    assert shown == set(drawing.PICTURES) | MADE_BY_SCRIPTS
+
+
+def test_pictures_are_what_the_code_draws(drawing):
+    """But for the letters, which differ from one version of matplotlib to the next."""
+    for name, draw in drawing.PICTURES.items():
+        path = DOCS / "attention" / name
+        assert path.stat().st_size < 100_000
+        stored, drawn = imread(path)[..., :3], figure_image(draw()) / 255
+        assert drawn.shape[1] < 900
+        height, width = np.minimum(stored.shape, drawn.shape)[:2]
+        assert np.abs(np.subtract(stored.shape, drawn.shape)).max() <= 8, name
+        difference = np.abs(stored[:height, :width] - drawn[:height, :width]).mean()
+        assert difference < 0.02, f"{name}: run python docs/draw_attention.py"
