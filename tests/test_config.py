@@ -28,6 +28,8 @@ from seq2seq.command_line import (
     typed,
 )
 from seq2seq.config import (
+    CompareConfig,
+    CompareLengthsConfig,
     DataConfig,
     EvaluateConfig,
     OptimConfig,
@@ -46,6 +48,8 @@ COMMANDS = {
     "translate": TranslateConfig,
     "plot_alignment": PlotAlignmentConfig,
     "prepare": PrepareConfig,
+    "compare_attention": CompareConfig,
+    "compare_lengths": CompareLengthsConfig,
 }
 EVERY_SETTING = [(name, *found) for name, kind in COMMANDS.items() for found in settings(kind)]
 
@@ -122,12 +126,24 @@ REFUSED = [
     ("train model.tie_embeddings=all model.output.size=7", "model.tie_embeddings"),
     ("train trainer.max_epochs=null", "trainer.max_steps"),
     ("train trainer.batch_sentences=null", "trainer.batch_tokens"),
+    ("train model/attention=dot model.decoder_size=8", "model.decoder_size=8"),
+    ("train model/attention=multi_head model.attention.heads=3", "model.attention.heads=3"),
+    ("train model/attention=local_p model.attention.heads=2", "weighing=local_p"),
+    ("train model/attention=location model.attention.coverage=true", "coverage"),
+    ("train model/attention=hard model.attention.normalisation=sparsemax", "sparsemax"),
+    ("train model.attention.temperature=0", "model.attention.temperature=0"),
+    ("compare_attention lines=[0]", "lines=[0]"),
+    ("compare_lengths edges=[5,5]", "edges=[5, 5]"),
+    # of several jobs one that cannot be, the last of all
+    ("train --multirun model.dropout=0.1,0.2,1.5", "model.dropout=1.5"),
+    ("train --multirun model=small,huge", "huge"),
+    ("compare_attention model/attention=additive,dot model.decoder_size=64,128", "decoder_size=64"),
     ("evaluate split=train checkpoint=x", "split=train"),
     ("translate checkpoint=x num_best=9", "num_best=9"),
     # unknown choices
     ("train model=huge", "model=huge"),
     ("train experiment=mutli30k", "multi30k"),
-    ("train model/attention=dot", "additive"),
+    ("train model/attention=dto", "did you mean 'dot'"),
     ("train optim=sgd", "adadelta"),
     ("train model=null", "model=null"),
     ("train experiment=null", "experiment=null"),
@@ -233,7 +249,7 @@ def test_every_file_gives_settings_that_exist(path):
     group = path.parent.relative_to(CONF).as_posix()
     if group.startswith("hydra"):
         return
-    prefix = "" if group in (".", "experiment") else group.replace("/", ".") + "."
+    prefix = "" if group in (".", "experiment", "recipe") else group.replace("/", ".") + "."
     kind = COMMANDS.get(path.stem, TrainConfig) if group == "." else TrainConfig
     known = {key for key, _ in settings(kind)}
 

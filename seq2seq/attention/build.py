@@ -37,6 +37,7 @@ def build_attention(config: AttentionConfig, query_size: int, annotation_size: i
     Raises:
         ValueError: there is no such attention, or its parts do not go together.
     """
+    config.check()
     if config.name == "none":
         return NoAttention()
     if config.name not in SCORES:

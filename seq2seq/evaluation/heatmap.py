@@ -51,16 +51,14 @@ POINT = 72 / DPI  # of a pixel
 # A cell is a whole number of pixels, or equal cells would not look equal.
 SMALLEST_CELL, LARGEST_CELL = 14, 38
 MATRIX_SIDE, LARGEST_MATRIX_SIDE = 900, 1600
-MARGIN, GAP = 14, 10
-BAR_WIDTH, BAR_LENGTH, BAR_LABELS = 11, 220, 30
-MIN_WIDTH = 400
+MARGIN, GAP, BOTTOM = 14, 10, 42  # at the bottom stands the caption
+BAR_WIDTH, BAR_LENGTH, BAR_LABELS, MIN_WIDTH = 11, 220, 30, 400
 LARGE_FONT, SMALL_FONT, LINE_SPACING = 15, 11, 1.25
 
+CAPTION = "columns: source   rows: translation   colour: attention weight"
 MAX_LABEL, MAX_TITLE_LINES = 26, 8  # characters, lines
 JOINERS = "\u200c\u200d"  # invisible, but they shape Arabic and Indic words
 _missing_font_reported = False
-
-Box = tuple[float, float, float, float]  # left, bottom, width, height; shares of the figure
 
 
 def alignment_figure(
@@ -92,36 +90,31 @@ def alignment_figure(
         ValueError: the shape does not belong to the tokens, or there are none.
     """
     weights = np.asarray(weights, dtype=np.float64)
-    _check_shape(weights, len(source_tokens), len(target_tokens))
-    families, drawable = _installed(tuple(fonts))
-    _report_missing("".join([*source_tokens, *target_tokens, title]), drawable)
-    columns = [_label(token, index, drawable) for index, token in enumerate(source_tokens)]
-    rows = [_label(token, index, drawable) for index, token in enumerate(target_tokens)]
+    check_shape(weights, len(source_tokens), len(target_tokens))
+    families, drawable = usable_fonts(tuple(fonts))
+    report_missing("".join([*source_tokens, *target_tokens, title]), drawable)
+    columns = [readable(token, index, drawable) for index, token in enumerate(source_tokens)]
+    rows = [readable(token, index, drawable) for index, token in enumerate(target_tokens)]
 
     figure = Figure(dpi=DPI, facecolor="white")
-    ruler = _Ruler(FigureCanvasAgg(figure), families)
-    layout = _layout(columns, rows, ruler)
-    title_lines = _wrap(title, drawable, layout.width - 2 * MARGIN, ruler)
+    ruler = Ruler(FigureCanvasAgg(figure), families)
+    longer = max(len(columns), len(rows))
+    cell: float = min(LARGEST_CELL, max(SMALLEST_CELL, MATRIX_SIDE // longer))
+    cell = min(cell, LARGEST_MATRIX_SIDE / longer)
+    layout = lay_out(columns, rows, cell, min(LARGE_FONT, 0.72 * cell), ruler)
+    right = max(layout.right, layout.width + GAP + BAR_WIDTH + BAR_LABELS)
+    width = math.ceil(max(MIN_WIDTH, layout.left + right + MARGIN))
+    title_lines = wrap(title, drawable, width - 2 * MARGIN, ruler)
     title_height = math.ceil(LINE_SPACING * LARGE_FONT * len(title_lines))
-    matrix_width, matrix_height = layout.cell * len(columns), layout.cell * len(rows)
-    height = math.ceil(MARGIN + title_height + layout.top + matrix_height + layout.bottom)
-    figure.set_size_inches(layout.width / DPI, height / DPI)
+    height = math.ceil(MARGIN + title_height + layout.top + layout.height + BOTTOM)
+    figure.set_size_inches(width / DPI, height / DPI)
 
-    def box(left: float, bottom: float, wide: float, tall: float) -> Box:
-        return left / layout.width, bottom / height, wide / layout.width, tall / height
-
-    axes = figure.add_axes(box(layout.left, layout.bottom, matrix_width, matrix_height))
-    image = _draw_matrix(axes, weights)
-    _draw_labels(axes, columns, rows, layout, families)
-    bar_left, bar_length = layout.left + matrix_width + GAP, min(BAR_LENGTH, matrix_height)
-    bar_bottom = layout.bottom + matrix_height - bar_length
-    bar_axes = figure.add_axes(box(bar_left, bar_bottom, BAR_WIDTH, bar_length))
-    _draw_bar(bar_axes, image, families)
-    left, title_top, caption_top = MARGIN / layout.width, 1 - MARGIN / height, 2 * MARGIN / height
-    title_text = figure.text(left, title_top, "\n".join(title_lines), va="top")
-    _style(title_text, LARGE_FONT, INK, families)
-    caption = "columns: source   rows: translation   colour: attention weight"
-    _style(figure.text(left, caption_top, caption, va="top"), SMALL_FONT, MUTED, families)
+    axes = add_axes(figure, layout.left, BOTTOM, layout.width, layout.height)
+    image = draw_matrix(axes, weights, layout, families)
+    draw_bar(figure, image, families)
+    left, title_top, caption_top = MARGIN / width, 1 - MARGIN / height, 2 * MARGIN / height
+    style(figure.text(left, title_top, "\n".join(title_lines), va="top"), LARGE_FONT, INK, families)
+    style(figure.text(left, caption_top, CAPTION, va="top"), SMALL_FONT, MUTED, families)
     return figure
 
 
@@ -147,7 +140,7 @@ def save_figure(figure: Figure, path: Path) -> None:
     os.replace(partial, path)
 
 
-def _check_shape(weights: NDArray[np.float64], num_source: int, num_target: int) -> None:
+def check_shape(weights: NDArray[np.float64], num_source: int, num_target: int) -> None:
     if weights.shape != (num_target, num_source) or not weights.size:
         raise ValueError(
             f"weights of shape {weights.shape} cannot be drawn for {num_target} target and "
@@ -156,7 +149,7 @@ def _check_shape(weights: NDArray[np.float64], num_source: int, num_target: int)
 
 
 @cache
-def _installed(fonts: tuple[str, ...]) -> tuple[tuple[str, ...], frozenset[str]]:
+def usable_fonts(fonts: tuple[str, ...]) -> tuple[tuple[str, ...], frozenset[str]]:
     """Those of ``fonts`` that this machine has, and the characters that they can draw."""
     known = {entry.name for entry in font_manager.fontManager.ttflist}
     # The one that matplotlib brings along ends the list, so that it is never empty.
@@ -170,7 +163,7 @@ def _installed(fonts: tuple[str, ...]) -> tuple[tuple[str, ...], frozenset[str]]
     return families, frozenset(char for char in drawable if char.isprintable() or char in JOINERS)
 
 
-def _report_missing(text: str, drawable: frozenset[str]) -> None:
+def report_missing(text: str, drawable: frozenset[str]) -> None:
     """Once in the life of the process; matplotlib would warn of every glyph of every picture."""
     global _missing_font_reported
     missing = [char for char in dict.fromkeys(text) if char.isprintable() and char not in drawable]
@@ -184,7 +177,7 @@ def _report_missing(text: str, drawable: frozenset[str]) -> None:
         )
 
 
-def _label(token: str, index: int, drawable: frozenset[str]) -> str:
+def readable(token: str, index: int, drawable: frozenset[str]) -> str:
     """A token as it can be read on an axis: blanks visible, a long one without its middle."""
     shown = "".join("␣" if char.isspace() else char for char in token)
     if shown and unicodedata.category(shown[0]) == "Mn":
@@ -199,7 +192,7 @@ def _label(token: str, index: int, drawable: frozenset[str]) -> str:
     return shown
 
 
-class _Ruler:
+class Ruler:
     """How wide texts will be when they are drawn."""
 
     def __init__(self, canvas: FigureCanvasAgg, families: tuple[str, ...]):
@@ -211,23 +204,24 @@ class _Ruler:
         return self.renderer.get_text_width_height_descent(text, properties, ismath=False)[0]
 
 
-class _Layout(NamedTuple):
-    """Sizes in pixels, ``rotation`` in degrees."""
+class Layout(NamedTuple):
+    """A matrix and its labels: sizes in pixels, ``rotation`` of those of the columns in degrees."""
 
-    cell: float
+    columns: Sequence[str]
+    rows: Sequence[str]
+    width: float  # of the matrix, as is the height
+    height: float
+    left: int  # of the matrix, the margin included
+    top: int  # above the matrix, below the title
+    right: float  # from the left edge of the matrix to the end of the last label
     font: float
     rotation: int
-    left: int
-    top: int  # above the matrix, below the title
-    bottom: int
-    width: int  # of the whole figure
 
 
-def _layout(columns: Sequence[str], rows: Sequence[str], ruler: _Ruler) -> _Layout:
-    longer = max(len(columns), len(rows))
-    cell: float = min(LARGEST_CELL, max(SMALLEST_CELL, MATRIX_SIDE // longer))
-    cell = min(cell, LARGEST_MATRIX_SIDE / longer)
-    font = min(LARGE_FONT, 0.72 * cell)
+def lay_out(
+    columns: Sequence[str], rows: Sequence[str], cell: float, font: float, ruler: Ruler
+) -> Layout:
+    """The room that labels need around a matrix of such cells."""
     widths = [ruler.width(label, font) for label in columns]
     # As flat as can be without touching the neighbour.
     if max(widths) <= cell - 4:
@@ -241,12 +235,12 @@ def _layout(columns: Sequence[str], rows: Sequence[str], ruler: _Ruler) -> _Layo
     top = math.ceil(max(widths) * sine + font * (cosine + 0.5) + 1.5 * GAP)
     # A slanted label leans over the columns to its right, beyond the last one if need be.
     ends = [(index + 0.5) * cell + font + width * cosine for index, width in enumerate(widths)]
-    right = max(cell * len(columns) + GAP + BAR_WIDTH + BAR_LABELS, *ends)
-    figure_width = math.ceil(max(MIN_WIDTH, left + right + MARGIN))
-    return _Layout(cell, font, rotation, left, top, 3 * MARGIN, figure_width)
+    width, height = cell * len(columns), cell * len(rows)
+    return Layout(columns, rows, width, height, left, top, max(width, *ends), font, rotation)
 
 
-def _wrap(title: str, drawable: frozenset[str], width: float, ruler: _Ruler) -> list[str]:
+def wrap(title: str, drawable: frozenset[str], width: float, ruler: Ruler) -> list[str]:
+    """A title in lines of at most ``width`` pixels, set in the large font."""
     lines: list[str] = []
     for paragraph in title.strip().split("\n"):
         line = "".join(char if char in drawable else "□" for char in " ".join(paragraph.split()))
@@ -258,43 +252,49 @@ def _wrap(title: str, drawable: frozenset[str], width: float, ruler: _Ruler) -> 
     return lines
 
 
-def _draw_matrix(axes: Axes, weights: NDArray[np.float64]) -> AxesImage:
+def add_axes(figure: Figure, left: float, bottom: float, wide: float, tall: float) -> Axes:
+    """Axes that cover these pixels of the figure."""
+    width, height = figure.bbox.size
+    return figure.add_axes((left / width, bottom / height, wide / width, tall / height))
+
+
+def draw_matrix(
+    axes: Axes, weights: NDArray[np.float64], layout: Layout, families: tuple[str, ...]
+) -> AxesImage:
+    """The cells and the label of every row and column."""
     image = axes.imshow(weights, cmap=COLORS, vmin=0, vmax=1, aspect="auto", interpolation="none")
     row_ends, column_ends = (np.arange(size + 1) - 0.5 for size in weights.shape)
     axes.hlines(row_ends, column_ends[0], column_ends[-1], colors=LINES, linewidth=POINT)
     axes.vlines(column_ends, row_ends[0], row_ends[-1], colors=LINES, linewidth=POINT)
     axes.set(xlim=column_ends[[0, -1]], ylim=row_ends[[-1, 0]])
     axes.spines[:].set_visible(False)
-    return image
-
-
-def _draw_labels(
-    axes: Axes,
-    columns: Sequence[str],
-    rows: Sequence[str],
-    layout: _Layout,
-    families: tuple[str, ...],
-) -> None:
     axes.tick_params(top=False, bottom=False, left=False, labeltop=True, labelbottom=False)
     axes.tick_params(pad=GAP / 2 * POINT)
     ha, va = ("center", "bottom") if layout.rotation == 0 else ("left", "center_baseline")
     # Positions and labels in one call: labels alone would go to whichever ticks there are.
-    axes.set_xticks(range(len(columns)), columns, ha=ha, va=va, rotation=layout.rotation)
-    axes.set_yticks(range(len(rows)), rows, va="center_baseline")
+    columns, rows = range(len(layout.columns)), range(len(layout.rows))
+    axes.set_xticks(columns, layout.columns, ha=ha, va=va, rotation=layout.rotation)
+    axes.set_yticks(rows, layout.rows, va="center_baseline")
     for label in [*axes.get_xticklabels(), *axes.get_yticklabels()]:
         label.set_rotation_mode("anchor")
-        _style(label, layout.font, INK, families)
+        style(label, layout.font, INK, families)
+    return image
 
 
-def _draw_bar(axes: Axes, image: AxesImage, families: tuple[str, ...]) -> None:
-    bar = axes.figure.colorbar(image, cax=axes)
+def draw_bar(figure: Figure, image: AxesImage, families: tuple[str, ...]) -> None:
+    """The colour scale, to the right of the matrix."""
+    matrix = image.axes.bbox
+    length = min(BAR_LENGTH, matrix.height)
+    axes = add_axes(figure, matrix.x1 + GAP, matrix.y1 - length, BAR_WIDTH, length)
+    bar = figure.colorbar(image, cax=axes)
     bar.outline.set(edgecolor=LINES, linewidth=POINT)
     axes.set_yticks([0, 0.5, 1] if axes.bbox.height > 60 else [0, 1])
     axes.tick_params(length=GAP / 3 * POINT, width=POINT, color=MUTED, pad=GAP / 3 * POINT)
     for label in axes.get_yticklabels():
-        _style(label, SMALL_FONT, MUTED, families)
+        style(label, SMALL_FONT, MUTED, families)
 
 
-def _style(text: Text, font: float, color: str, families: tuple[str, ...]) -> None:
+def style(text: Text, font: float, color: str, families: tuple[str, ...]) -> None:
+    """Letters of ``font`` pixels."""
     text.set(fontfamily=list(families), fontsize=font * POINT, color=color)
     text.set(linespacing=LINE_SPACING, parse_math=False)  # no token is a formula, whatever its $

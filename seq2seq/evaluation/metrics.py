@@ -8,13 +8,16 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
 from sacrebleu.metrics import BLEU, CHRF
-from sacrebleu.metrics.base import Metric
 
 # Written without blanks between words, or with words that carry their particles: sacreBLEU's
 # default finds hardly any n-gram of such a sentence.
 TOKENIZERS_FOR_LANGUAGE = {"zh": "zh", "ja": "ja-mecab", "ko": "ko-mecab"}
 OTHER_CODES = {"zho": "zh", "chi": "zh", "cmn": "zh", "yue": "zh", "jpn": "ja", "kor": "ko"}
+
+SMOOTHING = "exp"  # sacreBLEU's default, for n-gram orders without a match
 
 
 class Score(NamedTuple):
@@ -65,7 +68,7 @@ def bleu(*, hypotheses: Sequence[str], references: Sequence[str], tokenize: str 
             ``tokenize`` is unknown or needs a package that is missing.
     """
     metric = _bleu_metric(tokenize)
-    result = _corpus_score(metric, hypotheses, references)
+    result = metric.corpus_score(*_checked(hypotheses, references))
     details = {
         "precisions": list(result.precisions),
         "brevity_penalty": result.bp,
@@ -75,6 +78,69 @@ def bleu(*, hypotheses: Sequence[str], references: Sequence[str], tokenize: str 
     return Score(result.name, float(result.score), str(metric.get_signature()), details)
 
 
+def bleu_statistics(
+    *, hypotheses: Sequence[str], references: Sequence[str], tokenize: str = "13a"
+) -> NDArray[np.int64]:
+    """All that BLEU counts, sentence by sentence: the sum of some rows is what it counts in these.
+
+    Arguments and errors are those of ``bleu``.
+
+    Returns:
+        (N, 10): n-grams that the reference has too, n = 1 to 4; n-grams, n = 1 to 4; tokens of
+        the hypothesis; tokens of the reference.
+    """
+    metric = _bleu_metric(tokenize)
+    hypotheses, (references,) = _checked(hypotheses, references)
+    # A corpus of one sentence each: sentence_score counts the same, but warns that its score, which
+    # nobody asked for, had better be of another kind.
+    results = (
+        metric.corpus_score([hypothesis], [[reference]])
+        for hypothesis, reference in zip(hypotheses, references, strict=True)
+    )
+    rows = [[*each.counts, *each.totals, each.sys_len, each.ref_len] for each in results]
+    return np.array(rows, dtype=np.int64)
+
+
+def bleu_of_statistics(statistics: ArrayLike) -> float:
+    """BLEU in [0, 100] of what was counted, (10,): a row of ``bleu_statistics``, or a sum of some.
+
+    Equal to ``bleu`` of the same sentences.
+    """
+    *counted, sys_len, ref_len = np.asarray(statistics, dtype=np.int64).tolist()
+    counts, totals = counted[:4], counted[4:]
+    return BLEU.compute_bleu(counts, totals, sys_len, ref_len, smooth_method=SMOOTHING).score
+
+
+def resampled_bleu(
+    statistics: NDArray[np.int64], num_resamples: int, seed: int
+) -> NDArray[np.float64]:
+    """BLEU of corpora as large as this one, drawn from its sentences with replacement (Koehn 2004).
+
+    The same seed draws the same sentences of any corpus of that size, so the results of two
+    systems on one test set are paired: their differences, too, are those of one drawn corpus.
+
+    Args:
+        statistics: from ``bleu_statistics``, (N, 10), N at least 1.
+        num_resamples: R, how many corpora are drawn, at least 1.
+        seed: of the draws.
+
+    Returns:
+        (R,), each in [0, 100].
+
+    Raises:
+        ValueError: nothing is to be drawn, or from nothing.
+    """
+    number = len(statistics)
+    if num_resamples < 1 or not number:
+        raise ValueError(
+            f"num_resamples={num_resamples} of {number:,} sentences: both must be at least 1."
+        )
+    # How often each sentence is drawn is all that matters, in one product for all resamples.
+    generator = np.random.default_rng(seed)
+    times_drawn = generator.multinomial(number, np.full(number, 1 / number), size=num_resamples)
+    return np.array([bleu_of_statistics(row) for row in times_drawn @ statistics])
+
+
 def chrf(*, hypotheses: Sequence[str], references: Sequence[str]) -> Score:
     """chrF2 of a corpus (Popović 2015): F-score of character n-grams, n = 1 to 6, in [0, 100].
 
@@ -82,7 +148,7 @@ def chrf(*, hypotheses: Sequence[str], references: Sequence[str]) -> Score:
     Arguments and errors are those of ``bleu``.
     """
     metric = CHRF()
-    result = _corpus_score(metric, hypotheses, references)
+    result = metric.corpus_score(*_checked(hypotheses, references))
     return Score(result.name, float(result.score), str(metric.get_signature()), {})
 
 
@@ -162,7 +228,7 @@ def _bleu_metric(tokenize: str) -> BLEU:
             f"choose one of {sorted(BLEU.TOKENIZERS)}."
         )
     try:
-        return BLEU(tokenize=tokenize)
+        return BLEU(tokenize=tokenize, smooth_method=SMOOTHING)
     except (RuntimeError, ImportError) as error:  # sacreBLEU's word for a missing package
         extra = tokenize.removesuffix("-mecab")
         raise ValueError(
@@ -171,8 +237,10 @@ def _bleu_metric(tokenize: str) -> BLEU:
         ) from error
 
 
-def _corpus_score(metric: Metric, hypotheses: Sequence[str], references: Sequence[str]) -> Any:
-    """sacreBLEU's result object, after the checks that it leaves out itself."""
+def _checked(
+    hypotheses: Sequence[str], references: Sequence[str]
+) -> tuple[list[str], list[list[str]]]:
+    """What sacreBLEU is given, after the checks that it leaves out itself."""
     for side, lines in (("hypotheses", hypotheses), ("references", references)):
         # A string is a sequence of strings too, and each of its letters would be a sentence.
         if isinstance(lines, str) or not all(isinstance(line, str) for line in lines):
@@ -192,4 +260,4 @@ def _corpus_score(metric: Metric, hypotheses: Sequence[str], references: Sequenc
             )
     # One list per reference stream, not one per sentence: the wrong nesting scores the first
     # sentence only, without a word.
-    return metric.corpus_score([one_line(text) for text in hypotheses], [list(references)])
+    return [one_line(text) for text in hypotheses], [list(references)]

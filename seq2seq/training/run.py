@@ -136,12 +136,7 @@ def check_resumable(stored: TrainConfig, changed: TrainConfig) -> list[str]:
     Raises:
         ValueError: one of them decides what the parameters mean or in which order data come.
     """
-    before, after = _flat(asdict(stored)), _flat(asdict(changed))
-    changes = [
-        f"{key}: {before.get(key)} -> {value}"
-        for key, value in after.items()
-        if before.get(key) != value and key != "resume"
-    ]
+    changes = changed_settings(asdict(stored), asdict(changed))
     fixed = [
         change
         for change in changes
@@ -156,6 +151,16 @@ def check_resumable(stored: TrainConfig, changed: TrainConfig) -> list[str]:
             f"{'; '.join(fixed)}. Start a new run instead."
         )
     return changes
+
+
+def changed_settings(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
+    """The settings of ``asdict(config)`` that differ, each as ``key: before -> after``."""
+    flat_before, flat_after = _flat(before), _flat(after)
+    return [
+        f"{key}: {flat_before.get(key)} -> {value}"
+        for key, value in flat_after.items()
+        if flat_before.get(key) != value and key != "resume"
+    ]
 
 
 def _flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:

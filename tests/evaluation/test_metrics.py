@@ -3,17 +3,22 @@ import math
 import random
 import subprocess
 import sys
+from itertools import combinations
 
+import numpy as np
 import pytest
 
 from seq2seq.evaluation.metrics import (
     CRITERIA,
     bleu,
+    bleu_of_statistics,
+    bleu_statistics,
     check_tokenizer,
     chrf,
     get_criterion,
     one_line,
     perplexity,
+    resampled_bleu,
 )
 
 REFERENCES = [
@@ -104,6 +109,67 @@ def test_bleu_of_a_corpus_is_no_mean_of_sentences():
     assert score.details["precisions"][0] == pytest.approx(90)
 
 
+class TestStatistics:
+    @pytest.mark.parametrize("size", range(1, len(REFERENCES) + 1))
+    def test_bleu_of_any_subset_is_that_of_the_sum_of_its_rows(self, size):
+        statistics = bleu_statistics(hypotheses=HYPOTHESES, references=REFERENCES)
+        for subset in combinations(range(len(REFERENCES)), size):
+            chosen = {
+                "hypotheses": [HYPOTHESES[index] for index in subset],
+                "references": [REFERENCES[index] for index in subset],
+            }
+            counted = statistics[list(subset)].sum(axis=0)
+            assert bleu_of_statistics(counted) == bleu(**chosen).score
+
+    def test_by_hand(self):
+        """Right are 4 of 5 words, 2 of 4 pairs, 1 of 3 triples, 0 of 2 fours; 6 words are due."""
+        (row,) = bleu_statistics(hypotheses=["a b c x e"], references=["a b c d e f"])
+        assert row.tolist() == [4, 2, 1, 0, 5, 4, 3, 2, 5, 6]
+
+    def test_the_tokenizer_is_the_one_asked_for(self):
+        text = {"hypotheses": ["我们的猫"], "references": ["我们的狗"]}
+        assert bleu_statistics(**text)[0, 8] == 1
+        statistics = bleu_statistics(**text, tokenize="zh")
+        assert statistics[0, 8] == 4
+        assert bleu_of_statistics(statistics[0]) == bleu(**text, tokenize="zh").score
+
+    def test_nothing_is_logged(self, caplog):
+        """sacreBLEU warns of scores of sentences."""
+        bleu_statistics(hypotheses=HYPOTHESES, references=REFERENCES)
+        assert not caplog.records
+
+
+class TestResampling:
+    STATISTICS = bleu_statistics(hypotheses=HYPOTHESES, references=REFERENCES)
+
+    def test_the_same_seed_draws_the_same(self):
+        first, again, other = (resampled_bleu(self.STATISTICS, 20, seed) for seed in (1, 1, 2))
+        assert (first == again).all()
+        assert (first != other).any()
+
+    def test_equal_sentences_make_equal_corpora(self):
+        statistics = np.repeat(self.STATISTICS[:1], 7, axis=0)
+        (score,) = set(resampled_bleu(statistics, 20, seed=0))
+        assert score == bleu_of_statistics(statistics[0] * 7)
+
+    def test_the_draws_are_those_of_a_die(self):
+        """Sentence k has k words, one of them right, and no other order is ever wrong.
+
+        So BLEU is the fourth root of 1 / (mean length): that of six throws of a die.
+        """
+        statistics = np.ones((6, 10), dtype=int)
+        for words in (4, 8, 9):
+            statistics[:, words] = range(1, 7)
+        mean_length = (resampled_bleu(statistics, 4000, seed=0) / 100) ** -4
+        assert mean_length.mean() == pytest.approx(3.5, abs=0.05)
+        assert mean_length.var() == pytest.approx(35 / 12 / 6, rel=0.1)
+
+    @pytest.mark.parametrize(("num_resamples", "number"), [(0, 3), (10, 0)])
+    def test_nothing_is_refused(self, num_resamples, number):
+        with pytest.raises(ValueError, match=f"num_resamples={num_resamples} of {number} sentenc"):
+            resampled_bleu(self.STATISTICS[:number], num_resamples, seed=0)
+
+
 def test_case_counts():
     assert bleu(hypotheses=["A B C D"], references=["a b c d"]).score == 0
 
@@ -155,7 +221,7 @@ def test_a_tokenizer_without_its_package_says_what_to_install(monkeypatch):
     assert "\n" not in str(refused.value)
 
 
-@pytest.mark.parametrize("metric", [bleu, chrf])
+@pytest.mark.parametrize("metric", [bleu, bleu_statistics, chrf])
 class TestRefusals:
     def test_different_counts_are_both_named(self, metric):
         with pytest.raises(ValueError, match=r"2 hypotheses .* 3 references"):

@@ -1,0 +1,32 @@
+"""Train several attention mechanisms under equal conditions, and compare them.
+
+    python scripts/compare_attention.py                                all, on the sample corpus
+    python scripts/compare_attention.py model/attention=additive,dot seed=1,2,3 trainer.max_epochs=5
+    python scripts/compare_attention.py folder=runs/compare_attention/<date>_<time>     go on
+
+The folder, runs/compare_attention/<date>_<time>/, gets a run folder for each mechanism and seed,
+and after each of them comparison.md (BLEU, perplexity, AER, entropy, seconds, parameters; mean and
+spread over seeds) and comparison.png (the same sentence under each mechanism). The table of all
+goes to stdout at the end.
+"""
+
+import logging
+
+from seq2seq.command_line import choice, command, output_dir
+from seq2seq.config import CompareConfig
+from seq2seq.training.comparison import train_compared, write_comparison
+
+
+@command("compare_attention", CompareConfig, sweeps=True)
+def main(config: CompareConfig) -> str:
+    folder = output_dir()
+    train_compared(config, folder, config.label or choice("model/attention"))
+    table = write_comparison(folder.parent)
+    logging.info("compared so far: %s", folder.parent / "comparison.md")
+    return table
+
+
+if __name__ == "__main__":
+    tables = main()
+    if tables:
+        print(tables[-1])
