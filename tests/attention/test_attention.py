@@ -4,7 +4,6 @@ What holds for every attention alike stands in ``test_family``.
 """
 
 import doctest
-import importlib
 import inspect
 
 import numpy as np
@@ -340,7 +339,7 @@ EXAMPLES = [
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.name)
 def test_an_example_of_a_docstring_gives_what_it_says(example):
     for part in PARTS:
-        example.globs |= vars(importlib.import_module(part.__name__))
+        example.globs |= vars(part)
     example.globs |= {"torch": torch}
     failed, tried = doctest.DocTestRunner().run(example)
     assert tried > 0

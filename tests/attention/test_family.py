@@ -66,7 +66,7 @@ every_kind = each(EVALUATED | EXPECTED | DRAWN)
 # Padding and other sentences get draws too, and so they move those of the tokens: what does not
 # depend on them is the distribution, which the tests of ``weighing`` look at.
 every_sure_kind = each(EVALUATED | EXPECTED)
-few = settings(max_examples=8)
+few = settings(max_examples=6)
 
 
 class Problem(NamedTuple):
@@ -95,9 +95,15 @@ def problems(draw, shortest=0):
     return Problem(random(num_targets, H), random(width, C), mask)
 
 
+def seed(number):
+    """Draw the same from here on. torch.manual_seed would write down the whole call stack for each
+    kind of device that is not there: half of the time of these tests."""
+    torch.default_generator.manual_seed(number)
+
+
 def build(kind):
     """With parameters of about 1: whatever is wrongly connected then shows in the weights."""
-    torch.manual_seed(1)
+    seed(1)
     attention = build_attention(kind.config, H, C)
     for parameter in attention.parameters():
         torch.nn.init.normal_(parameter)
@@ -120,7 +126,7 @@ def walk(attention, problem, past=None):
 
 def attend(attention, problem):
     """As ``walk``, with the same draws each time."""
-    torch.manual_seed(2)
+    seed(2)
     contexts, weights, _ = walk(attention, problem)
     return contexts, weights
 
@@ -319,7 +325,7 @@ def test_training_changes_nothing(kind):
         torch.randn(3, 6, C).double(),
         torch.arange(6) < torch.tensor([[6], [3], [1]]),
     )
-    torch.manual_seed(3)
+    seed(3)
     expected = walk(build(kind), problem)[:2]
     state = torch.get_rng_state()
     found = walk(build(kind).train(), problem)[:2]
