@@ -8,8 +8,8 @@ RUN := $(VENV)/bin/python
 train: $(VENV)/installed  ## train on the sample corpus, in minutes; more: make train ARGS="..."
 	$(RUN) scripts/train.py $(ARGS)
 
-test: $(VENV)/installed-dev  ## the whole suite
-	$(RUN) -m pytest $(ARGS)
+test: $(VENV)/installed-dev  ## the whole suite, a process for each core
+	$(RUN) -m pytest -n auto --dist loadfile $(ARGS)
 
 lint: $(VENV)/installed-dev  ## style and types
 	$(RUN) -m ruff check .

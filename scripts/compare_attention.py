@@ -2,7 +2,8 @@
 
     python scripts/compare_attention.py                                all, on the sample corpus
     python scripts/compare_attention.py model/attention=additive,dot seed=1,2,3 trainer.max_epochs=5
-    python scripts/compare_attention.py folder=runs/compare_attention/<date>_<time>     go on
+    python scripts/compare_attention.py ... folder=runs/compare_attention/<date>_<time>
+                                     with the same settings again: go on
 
 The folder, runs/compare_attention/<date>_<time>/, gets a run folder for each mechanism and seed,
 and after each of them comparison.md (BLEU, perplexity, AER, entropy, seconds, parameters; mean and
@@ -21,7 +22,7 @@ from seq2seq.training.comparison import train_compared, write_comparison
 def main(config: CompareConfig) -> str:
     folder = output_dir()
     train_compared(config, folder, config.label or choice("model/attention"))
-    table = write_comparison(folder.parent)
+    table = write_comparison(folder.parent, config.lines)
     logging.info("compared so far: %s", folder.parent / "comparison.md")
     return table
 

@@ -2,7 +2,8 @@
 
     python scripts/compare_lengths.py                            the sample corpus
     python scripts/compare_lengths.py data=multi30k data.max_tokens=15,50 ...    Multi30k
-    python scripts/compare_lengths.py folder=runs/compare_lengths/<date>_<time>     go on
+    python scripts/compare_lengths.py ... folder=runs/compare_lengths/<date>_<time>
+                                     with the same settings again: go on
 
 Trains the model with attention and the one without, each on short sentences only and on all, for
 the same number of steps. The folder, runs/compare_lengths/<date>_<time>/, gets after each of them
@@ -13,7 +14,7 @@ trained on all). The table of all goes to stdout at the end.
 
 import logging
 
-from seq2seq.command_line import command, output_dir
+from seq2seq.command_line import choice, command, output_dir
 from seq2seq.config import CompareLengthsConfig
 from seq2seq.training.comparison import train_compared
 from seq2seq.training.lengths import model_label, write_lengths
@@ -22,7 +23,7 @@ from seq2seq.training.lengths import model_label, write_lengths
 @command("compare_lengths", CompareLengthsConfig, sweeps=True)
 def main(config: CompareLengthsConfig) -> str:
     folder = output_dir()
-    train_compared(config, folder, config.label or model_label(config))
+    train_compared(config, folder, config.label or model_label(choice("model/attention"), config))
     table = write_lengths(folder.parent, config)
     logging.info("compared so far: %s", folder.parent / "lengths.md")
     return table

@@ -230,11 +230,11 @@ def run_dir(resume: str | None, name: str) -> str:
     raise OSError(f"{stamp} and 999 folders beside it exist already.")
 
 
-def snapshot(resume: str | None) -> str:
-    """Where the composed config is kept: a resumed run keeps the earlier ones too."""
-    if resume is None:
+def snapshot(folder: str | None) -> str:
+    """Where the composed config is kept; a run that goes on in ``folder`` keeps earlier ones."""
+    if folder is None or not (Path(folder) / ".hydra").exists():
         return ".hydra"
-    taken = len(list(Path(resume).glob(".hydra/resumed_*")))
+    taken = len(list(Path(folder).glob(".hydra/resumed_*")))
     return f".hydra/resumed_{taken + 1}"
 
 

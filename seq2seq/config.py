@@ -116,6 +116,11 @@ class AttentionConfig:
 
     def check(self) -> None:
         blind = self.name in ("location", "average", "none")
+        if self.name == "none" and (self.weighing, self.normalisation) != ("soft", "softmax"):
+            raise ValueError(
+                f"model.attention.name=none weighs nothing: leave out model.attention.weighing="
+                f"{self.weighing}, model.attention.normalisation={self.normalisation}."
+            )
         if self.coverage and (blind or self.heads > 1):
             raise ValueError(
                 f"model.attention.coverage=true needs one head and a scoring function that reads "
@@ -336,6 +341,8 @@ class CompareConfig(TrainConfig):
         super().check()
         if any(line < 1 for line in self.lines):
             raise ValueError(f"lines={self.lines} counts lines from 1.")
+        if self.folder is not None and not Path(self.folder).is_dir():
+            raise ValueError(f"folder={self.folder} is no folder; leave it out to begin a new one.")
 
 
 @dataclass

@@ -54,8 +54,12 @@ class Attention(nn.Module):
     def start(self, annotations: Tensor) -> Past | None:
         """What ``forward`` must be told of the past before the first position of a sentence; None
         where no position needs to know of others."""
-        looks_back = self.weighing.looks_back or self.coverage_layer is not None
-        return Past.none(annotations) if looks_back else None
+        return Past.none(annotations) if self.looks_back else None
+
+    @property
+    def looks_back(self) -> bool:
+        """Whether a position must know where those before it looked."""
+        return self.weighing.looks_back or self.coverage_layer is not None
 
     def forward(
         self,
@@ -80,12 +84,19 @@ class Attention(nn.Module):
             its context.
 
         Raises:
-            ValueError: there are many queries, and ``weighing`` takes one.
+            TypeError: ``source_mask`` is not boolean.
+            ValueError: there are many queries where there may be one, or no past where there must
+                be one.
         """
-        if self.coverage_layer is not None:
-            assert past is not None
+        if past is None and self.looks_back:
+            raise ValueError(
+                "this attention looks back: give past, which is attention.start(annotations) at "
+                "first and past.then(weights) after each position."
+            )
+        one_query = self.weighing.one_query or self.looks_back
+        source_mask = mask_for(query, source_mask, type(self.weighing) if one_query else None)
+        if self.coverage_layer is not None and past is not None:
             keys = keys + self.coverage_layer(past.coverage.unsqueeze(-1))
-        source_mask = mask_for(query, source_mask, self.weighing)
         weights = self.weighing(self.score(query, keys), source_mask, query, past)
         return weighted_sum(weights, annotations), weights
 
@@ -116,7 +127,8 @@ class NoAttention(nn.Module):
         source_mask: Tensor,
         past: Past | None = None,
     ) -> tuple[Tensor, Tensor]:
-        """As ``Attention``: a context (B, C), and weights (B, S) that are all 0."""
+        """As ``Attention``, of one query: a context (B, C), and weights (B, S) that are all 0."""
+        source_mask = mask_for(query, source_mask, type(self))
         half = annotations.shape[-1] // 2
         last = (source_mask.sum(dim=1) - 1).clamp(min=0)
         rows = torch.arange(len(last), device=last.device)
@@ -153,13 +165,17 @@ class MultiHeadAttention(nn.Module):
         num_heads = len(scores)
         if annotation_size % num_heads:
             raise ValueError(
-                f"model.attention.heads={num_heads} must divide the {annotation_size} units of an "
-                f"annotation (2 * model.encoder_size)."
+                f"{num_heads} heads must divide the {annotation_size} units of an annotation."
             )
         head_size = annotation_size // num_heads
         self.scores = nn.ModuleList(scores)
         self.key_sizes = [score.key_size for score in scores]
         self.weighing = Soft() if weighing is None else weighing
+        if self.weighing.one_query:
+            raise ValueError(
+                f"heads weigh by Soft or Hard, not by {type(self.weighing).__name__}, which "
+                f"takes one query and may look back."
+            )
         self.query_layer = nn.Linear(query_size, annotation_size, bias=False)
         self.key_layer = nn.Linear(annotation_size, annotation_size, bias=False)
         self.value_layers = nn.ModuleList(
@@ -181,7 +197,7 @@ class MultiHeadAttention(nn.Module):
         """Weights of every head: (N, B, S), or (N, B, Q, S) for Q queries."""
         queries = self.query_layer(query).chunk(len(self.scores), dim=-1)
         heads = zip(self.scores, queries, keys.split(self.key_sizes, dim=-1), strict=True)
-        mask = mask_for(query, source_mask, self.weighing)
+        mask = mask_for(query, source_mask, None)
         return torch.stack(
             [self.weighing(score(part, key), mask, part, None) for score, part, key in heads]
         )
@@ -203,17 +219,28 @@ class MultiHeadAttention(nn.Module):
         return self.context_layer(torch.cat(values, dim=-1)), weights.mean(dim=0)
 
 
-def mask_for(query: Tensor, source_mask: Tensor, weighing: Weighing) -> Tensor:
+def mask_for(query: Tensor, source_mask: Tensor, one_query: type | None) -> Tensor:
     """The mask (B, S) of a batch for all of its queries, if they are (B, Q, H).
 
+    Args:
+        query: one, (B, H), or many.
+        source_mask: (B, S), or (B, Q, S).
+        one_query: what takes one query only, for the message; None if nothing does.
+
     Raises:
-        ValueError: there are many queries, and ``weighing`` takes one.
+        TypeError: the mask is not boolean.
+        ValueError: there are many queries where there may be one.
     """
+    if source_mask.dtype != torch.bool:
+        raise TypeError(
+            f"source_mask must be boolean with True at real tokens, not {source_mask.dtype}; "
+            f"of lengths it is torch.arange(S) < lengths.unsqueeze(-1)."
+        )
     # Not left to the shapes: with as many queries as source positions they would agree.
-    if query.dim() > 2 and weighing.one_query:
+    if query.dim() > 2 and one_query is not None:
         raise ValueError(
-            f"{type(weighing).__name__} takes one query (B, H) a sentence, not queries of shape "
-            f"{tuple(query.shape)}: ask them one by one, or use Soft or Hard."
+            f"{one_query.__name__} takes one query (B, H) a sentence, not queries of shape "
+            f"{tuple(query.shape)}: ask them one by one, or use Soft or Hard without coverage."
         )
     return source_mask.unsqueeze(1) if source_mask.dim() < query.dim() else source_mask
 

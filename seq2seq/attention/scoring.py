@@ -26,9 +26,15 @@ class Score(nn.Module):
 
     key_size: int  # units of a projected key, K
     sees_keys = True  # whether the keys decide anything
+    compares_units = False  # whether queries and annotations need the same number of units
 
     def __init__(self, query_size: int, annotation_size: int, size: int):
         super().__init__()
+        if self.compares_units and query_size != annotation_size:
+            raise ValueError(
+                f"{type(self).__name__} compares unit by unit: queries of {query_size} and "
+                f"annotations of {annotation_size} units must have the same number."
+            )
         self.key_size = annotation_size
 
     def project(self, annotations: Tensor) -> Tensor:
@@ -130,6 +136,8 @@ class DotScore(Score):
     Queries and annotations need the same number of units.
     """
 
+    compares_units = True
+
     def energies(self, query: Tensor, keys: Tensor) -> Tensor:
         return query @ keys.transpose(1, 2)
 
@@ -152,6 +160,8 @@ class BilinearScore(DotScore):
 
     e_ij = s . W h_j
     """
+
+    compares_units = False  # W h_j has those of the query
 
     def __init__(self, query_size: int, annotation_size: int, size: int):
         super().__init__(query_size, annotation_size, size)
@@ -179,11 +189,18 @@ class CosineScore(DotScore):
 
     def project(self, annotations: Tensor) -> Tensor:
         """``h_j / |h_j|``: (B, S, C) -> (B, S, C)."""
-        return F.normalize(annotations, dim=-1)
+        return _direction(annotations)
 
     def energies(self, query: Tensor, keys: Tensor) -> Tensor:
         sharpness = math.sqrt(query.shape[-1]) * self.log_sharpness.exp()
-        return super().energies(sharpness * F.normalize(query, dim=-1), keys)
+        return super().energies(sharpness * _direction(query), keys)
+
+
+def _direction(vectors: Tensor) -> Tensor:
+    """``x / |x|``, and 0 for 0."""
+    # Not in half precision: the smallest length that normalize divides by would be 0 there.
+    wide = vectors.float() if vectors.dtype in (torch.float16, torch.bfloat16) else vectors
+    return F.normalize(wide, dim=-1).to(vectors.dtype)
 
 
 class GaussianScore(Score):
@@ -195,22 +212,25 @@ class GaussianScore(Score):
     and annotations need the same number of units.
     """
 
+    compares_units = True
+
     def __init__(self, query_size: int, annotation_size: int, size: int):
         super().__init__(query_size, annotation_size, size)
         self.log_width = nn.Parameter(torch.zeros(()))
 
     def energies(self, query: Tensor, keys: Tensor) -> Tensor:
-        # |s - h|^2 by its three products: the differences themselves would be (B, Q, S, H).
-        squares = query.square().sum(-1).unsqueeze(2) + keys.square().sum(-1).unsqueeze(1)
-        distance = squares - 2 * query @ keys.transpose(1, 2)
-        return -(2 * self.log_width).exp() / 2 * distance
+        # Not |s|^2 + |h|^2 - 2 s . h, which needs no (B, Q, S, H) tensor, but of long vectors close
+        # to each other leaves no digit.
+        differences = query.unsqueeze(2) - keys.unsqueeze(1)
+        return -(2 * self.log_width).exp() / 2 * differences.square().sum(dim=-1)
 
 
 class LocationScore(Score):
     """Location-based (Luong et al. 2015, arXiv:1508.04025, equation 8): e_i = W s
 
     Row j of W scores source position j from the query alone. W has a row for each of the first
-    ``size`` positions; those behind them are never looked at.
+    ``size`` positions; those behind them have the lowest energy there is, and so no weight beside
+    any of the first.
     """
 
     sees_keys = False

@@ -73,7 +73,7 @@ def initialise(model: nn.Module, scheme: str) -> None:
             for gate in parameter.data.split(parameter.shape[1]):
                 nn.init.orthogonal_(gate)
         elif scheme == "paper":
-            nn.init.normal_(parameter, std=0.001 if ".score." in name else 0.01)
+            nn.init.normal_(parameter, std=0.001 if ".score" in name else 0.01)
         elif "embedding" in name:
             nn.init.normal_(parameter, std=parameter.shape[1] ** -0.5)
         else:

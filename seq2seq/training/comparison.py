@@ -6,6 +6,7 @@ there, so that a comparison can be stopped and gone on with, and its table grows
 
 import json
 import logging
+import os
 import statistics
 import sys
 from collections.abc import Callable, Sequence
@@ -15,14 +16,19 @@ from typing import Any, NamedTuple
 
 from seq2seq.checkpoint import load_checkpoint
 from seq2seq.config import CompareConfig, TrainConfig, checkpoint_path
+from seq2seq.data.corpus import read_lines
+from seq2seq.data.preparation import ensure_files, locate
 from seq2seq.decoding.translator import load_translator
 from seq2seq.evaluation.heatmap import save_figure
 from seq2seq.evaluation.panels import Panel, panel_figure
-from seq2seq.training.run import Run, changed_settings
+from seq2seq.runtime import select_device
+from seq2seq.training.run import Run, changed_settings, corpus_digests
 from seq2seq.training.trainer import Interrupted
-from seq2seq.training.validation import as_dict
+from seq2seq.training.validation import TestSet, as_dict, beside, read_test_set
 
-# Settings that change where a run lies and how fast it is, not what comes out of it.
+RECORD = "comparison.json"  # in the folder of a finished run
+
+# Settings that change where a run lies, how fast it is and what it says, not what comes out of it.
 CIRCUMSTANCES = (
     "name:",
     "resume:",
@@ -31,7 +37,12 @@ CIRCUMSTANCES = (
     "data.root:",
     "data.prepared:",
     "data.url:",
+    "trainer.log_every_steps:",
+    "trainer.sentences:",
+    "decoding.batch_size:",
 )
+# What models of one comparison may differ in without a label of their own.
+COMPARABLE = ("model.attention.", "data.max_tokens:", "seed:")
 
 COLUMNS_OF_PANELS = 5
 
@@ -45,51 +56,107 @@ class Compared(NamedTuple):
     folder: Path
     settings: dict[str, Any]
     summary: dict[str, Any]
-    forced: dict[str, dict[str, Any]]  # by line: references of the test part, as ``as_dict``
+    record: dict[str, Any]
+
+    @property
+    def texts(self) -> dict[str, list[str]]:
+        """``sources``, ``references`` and ``hypotheses`` of the test part."""
+        return self.record["texts"]
+
+    def alignment(self, kind: str, line: int) -> dict[str, Any] | None:
+        """What the run keeps of a line of the test part, as ``validation.as_dict`` has it: its
+        ``translated`` sentence, or its reference, ``forced``."""
+        return self.record[kind].get(str(line))
 
 
 def train_compared(config: CompareConfig, folder: Path, label: str) -> None:
     """Train and score one model in ``folder``; go on with what is begun, leave what is finished.
 
     Raises:
-        ValueError: the folder holds a run with other settings, or a line is not in the test part.
+        ValueError: the folder, or one beside it, holds a run under other conditions; or a line is
+            not in the test part.
     """
     settings = TrainConfig(
         **{item.name: getattr(config, item.name) for item in fields(TrainConfig)}
     )
-    finished, last = folder / "comparison.json", checkpoint_path(folder, "last")
-    if finished.exists():
-        _check_equal(json.loads(finished.read_text(encoding="utf-8"))["settings"], settings, folder)
+    settings.data.root = str(Path(settings.data.root).absolute())
+    path = folder / RECORD
+    ensure_files(settings.data)
+    digests = corpus_digests(settings.data)
+    test = read_test_set(locate(settings.data, "test"))
+    if max(config.lines, default=1) > len(test.pairs):
+        raise ValueError(f"lines={config.lines}: the test part has {len(test.pairs):,} lines.")
+    runs = {run.folder: run for run in read_comparison(folder.parent)}
+    for other in runs.values():
+        if other.folder != folder:
+            _check_conditions(other, settings, digests, label, config.label is not None)
+    if folder in runs:
+        _check_same(runs[folder].settings, settings, folder)
+        _check_corpus(runs[folder], digests)
         log.info("%s is finished already", folder)
-        return
+        record = runs[folder].record
+    else:
+        _train(settings, folder)
+        record = {"settings": asdict(settings), "texts": _texts(folder)}
+    write_json(path, record | {"label": label} | _alignments(config, folder, record, test))
+
+
+def _train(settings: TrainConfig, folder: Path) -> None:
+    last = checkpoint_path(folder, "last")
     resumed = load_checkpoint(last) if last.exists() else None
     if resumed is not None:
-        _check_equal(resumed.header["config"], settings, folder)
+        _check_same(resumed.header["config"], settings, folder)
     run = Run(settings, folder, resumed)
-    if max(config.lines, default=1) > len(run.test.pairs):
-        raise ValueError(f"lines={config.lines}: the test part has {len(run.test.pairs):,} lines.")
     try:
         run.trainer.fit()
     except Interrupted as stop:
         log.warning("stopped by %s; go on with the same command and folder=%s", stop, folder.parent)
         sys.exit(stop.exit_status)
     run.finish()
-    translator, _ = load_translator(checkpoint_path(folder, "best"), settings.decoding, run.device)
-    forced = translator.force([run.test.pairs[line - 1] for line in config.lines])
-    record = {
-        "label": label,
-        "settings": asdict(settings),
-        "forced": {line: as_dict(t) for line, t in zip(config.lines, forced, strict=True)},
-    }
-    finished.write_text(json.dumps(record, ensure_ascii=False), encoding="utf-8")
 
 
-def _check_equal(stored: dict[str, Any], settings: TrainConfig, folder: Path) -> None:
-    changes = [
-        change
-        for change in changed_settings(stored, asdict(settings))
-        if not change.startswith(CIRCUMSTANCES)
-    ]
+def _texts(folder: Path) -> dict[str, list[str]]:
+    """The test part as it was just scored; kept, for evaluate.py may score it otherwise."""
+    scored = beside(checkpoint_path(folder, "best"), "test")
+    names = ("sources", "references", "hypotheses")
+    return {name: list(read_lines(scored / f"{name}.txt")) for name in names}
+
+
+def _alignments(
+    config: CompareConfig, folder: Path, record: dict[str, Any], test: TestSet
+) -> dict[str, Any]:
+    """``translated`` and ``forced`` of ``config.lines``, made now where ``record`` lacks them."""
+    kept = {kind: record.get(kind, {}) for kind in ("translated", "forced")}
+    missing = [line for line in config.lines if str(line) not in kept["forced"]]
+    if missing:
+        best = checkpoint_path(folder, "best")
+        translator, _ = load_translator(best, config.decoding, select_device(config.device))
+        pairs = [test.pairs[line - 1] for line in missing]
+        made = {
+            "translated": translator.translate([pair.source for pair in pairs]),
+            "forced": translator.force(pairs),
+        }
+        for kind, translations in made.items():
+            lines = zip(missing, translations, strict=True)
+            kept[kind] = kept[kind] | {str(line): as_dict(found) for line, found in lines}
+    return kept
+
+
+def write_json(path: Path, value: dict[str, Any]) -> None:
+    """Whole or not at all."""
+    partial = path.with_name(path.name + ".partial")
+    partial.write_text(json.dumps(value, ensure_ascii=False), encoding="utf-8")
+    os.replace(partial, path)
+
+
+def differences(before: dict[str, Any], after: dict[str, Any], *apart: str) -> list[str]:
+    """Settings that differ, but for circumstances and those that begin as ``apart``."""
+    allowed = (*CIRCUMSTANCES, *apart)
+    return [change for change in changed_settings(before, after) if not change.startswith(allowed)]
+
+
+def _check_same(stored: dict[str, Any], settings: TrainConfig, folder: Path) -> None:
+    changes = differences(stored, asdict(settings))
     if changes:
         raise ValueError(
             f"{folder} holds a run with other settings ({'; '.join(changes)}); give another "
@@ -97,36 +164,51 @@ def _check_equal(stored: dict[str, Any], settings: TrainConfig, folder: Path) ->
         )
 
 
-def read_comparison(folder: Path) -> list[Compared]:
-    """The finished runs below ``folder``."""
-    found = []
-    for path in sorted(folder.glob("*/comparison.json")):
-        record = json.loads(path.read_text(encoding="utf-8"))
-        summary = json.loads((path.parent / "summary.json").read_text(encoding="utf-8"))
-        found.append(
-            Compared(record["label"], path.parent, record["settings"], summary, record["forced"])
+def _check_corpus(run: Compared, digests: dict[str, str]) -> None:
+    if run.summary["corpus_sha256"] != digests:
+        raise ValueError(
+            f"{run.folder} was trained or scored on other text than there is now in data.root; "
+            f"give another folder=."
         )
+
+
+def _check_conditions(
+    run: Compared, settings: TrainConfig, digests: dict[str, str], label: str, own_label: bool
+) -> None:
+    """Refuse to compare what is not comparable, before anything is trained."""
+    _check_corpus(run, digests)
+    if run.label == label:
+        changes = differences(run.settings, asdict(settings), "seed:")
+        advice = f"both are called {label!r}: give label= a name that tells them apart"
+    else:
+        changes = [] if own_label else differences(run.settings, asdict(settings), *COMPARABLE)
+        advice = "give the same settings, another folder=, or label= a name that tells of it"
+    if changes:
+        raise ValueError(f"{run.folder} was trained otherwise ({'; '.join(changes)}); {advice}.")
+
+
+def read_comparison(folder: Path) -> list[Compared]:
+    """The finished runs below ``folder``.
+
+    Raises:
+        ValueError: a record is no JSON; names it.
+    """
+    found = []
+    for path in sorted(folder.glob(f"*/{RECORD}")):
+        try:
+            record = json.loads(path.read_text(encoding="utf-8"))
+            summary = json.loads((path.parent / "summary.json").read_text(encoding="utf-8"))
+        except json.JSONDecodeError as error:
+            raise ValueError(f"{path.parent}: a record is damaged ({error}).") from error
+        found.append(Compared(record["label"], path.parent, record["settings"], summary, record))
     return found
 
 
 def by_label(runs: Sequence[Compared]) -> dict[str, list[Compared]]:
-    """The runs of each model, which differ in their seed only.
-
-    Raises:
-        ValueError: they differ in more.
-    """
+    """The runs of each model, which differ in their seed only."""
     groups: dict[str, list[Compared]] = {}
     for run in runs:
-        group = groups.setdefault(run.label, [])
-        if group:
-            changes = changed_settings(group[0].settings, run.settings)
-            others = [c for c in changes if not c.startswith((*CIRCUMSTANCES, "seed:"))]
-            if others:
-                raise ValueError(
-                    f"{group[0].folder} and {run.folder} are both called {run.label!r} but differ "
-                    f"in {'; '.join(others)}: give label= a name that tells them apart."
-                )
-        group.append(run)
+        groups.setdefault(run.label, []).append(run)
     return groups
 
 
@@ -167,7 +249,7 @@ def _mean_bleu(runs: Sequence[Compared]) -> float:
 
 def markdown_row(cells: Sequence[str]) -> str:
     """A row of a table."""
-    return f"| {' | '.join(cells)} |"
+    return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
 
 
 def spread(values: Sequence[float | None], digits: int) -> str:
@@ -194,22 +276,20 @@ def _notes(runs: Sequence[Compared]) -> list[str]:
     return notes
 
 
-def write_comparison(folder: Path) -> str:
+def write_comparison(folder: Path, lines: Sequence[int]) -> str:
     """Table and picture of all finished runs below ``folder``, as files in it; the table.
 
-    ``comparison.md``, and ``comparison.png``: the references that were chosen, one after another,
-    each under every model (the run with its first seed).
+    ``comparison.md``, and ``comparison.png``: the references of some lines of the test part, one
+    after another, each under every model that kept it (the run with its first seed).
     """
     groups = by_label(read_comparison(folder))
     table = comparison_table([run for group in groups.values() for run in group])
     (folder / "comparison.md").write_text(table + "\n", encoding="utf-8")
-    firsts = [group[0] for group in groups.values()]
     panels = [
-        Panel(run.label, shown["weights"], shown["source_tokens"], shown["target_tokens"])
-        for line in firsts[0].forced
-        if all(line in run.forced for run in firsts)
-        for run in firsts
-        for shown in [run.forced[line]]
+        Panel(label, shown["weights"], shown["source_tokens"], shown["target_tokens"])
+        for line in lines
+        for label, group in groups.items()
+        if (shown := group[0].alignment("forced", line))
     ]
     if panels:
         save_figure(panel_figure(panels, COLUMNS_OF_PANELS), folder / "comparison.png")

@@ -9,7 +9,7 @@ from typing import Any
 
 from seq2seq import runtime
 from seq2seq.checkpoint import Checkpoint
-from seq2seq.config import TrainConfig, checkpoint_path
+from seq2seq.config import DataConfig, TrainConfig, checkpoint_path
 from seq2seq.data.corpus import file_digest
 from seq2seq.data.preparation import locate, prepare, report_lines
 from seq2seq.decoding.translator import load_translator
@@ -88,7 +88,7 @@ class Run:
             "best_step": progress.best_step,
             "skipped_updates": progress.skipped,
             "decoding": asdict(self.config.decoding),
-            "corpus_sha256": self._digests(),
+            "corpus_sha256": corpus_digests(self.config.data),
             "environment": runtime.environment(self.device),
             "command": " ".join(sys.argv),
         }
@@ -96,15 +96,6 @@ class Run:
         path.write_text(json.dumps(summary, indent=2) + "\n", encoding="utf-8")
         self._report(summary)
         return summary
-
-    def _digests(self) -> dict[str, str]:
-        """SHA-256 of every file of the corpus."""
-        paths = {
-            path
-            for part in ("train", "valid", "test")
-            for path in locate(self.config.data, part)[:2]
-        }
-        return {path.name: file_digest(path) for path in sorted(paths)}
 
     def _report(self, summary: dict[str, Any]) -> None:
         """The last lines that a person reads."""
@@ -116,6 +107,12 @@ class Run:
             "--samples_per_plugin images=1000,text=1000)",
             self.folder,
         )
+
+
+def corpus_digests(config: DataConfig) -> dict[str, str]:
+    """SHA-256 of every file of a corpus."""
+    paths = {path for part in ("train", "valid", "test") for path in locate(config, part)[:2]}
+    return {path.name: file_digest(path) for path in sorted(paths)}
 
 
 def score_line(scores: dict[str, Any]) -> str:

@@ -226,7 +226,7 @@ def test_one_head_with_identity_matrices_is_single_attention():
 
 
 def test_heads_that_do_not_divide_an_annotation_are_refused():
-    with pytest.raises(ValueError, match=r"model\.attention\.heads=4 must divide the 6 units"):
+    with pytest.raises(ValueError, match="4 heads must divide the 6 units"):
         MultiHeadAttention([DotScore(1, 1, 0)] * 4, H, C)
 
 
@@ -349,3 +349,31 @@ def test_an_example_of_a_docstring_gives_what_it_says(example):
 def test_the_classes_that_others_build_with_have_an_example():
     named = {example.name.rpartition(".")[2] for example in EXAMPLES}
     assert {"Attention", "SelfAttention", "BidirectionalAttention"} <= named
+
+
+@pytest.mark.parametrize("way", [Monotonic(0.0), LocalMonotonic(2), LocalPredictive(H, A, 2)])
+def test_heads_take_ways_of_weighing_that_need_no_past(way):
+    with pytest.raises(ValueError, match=f"not by {type(way).__name__}"):
+        MultiHeadAttention([DotScore(3, 3, 0) for _ in range(2)], H, 6, way)
+
+
+def test_who_looks_back_must_be_told_of_the_past():
+    attention = Attention(AdditiveScore(H, C, A), coverage=True)
+    query, annotations = torch.randn(B, H), torch.randn(B, S, C)
+    with pytest.raises(ValueError, match=r"attention\.start\(annotations\)"):
+        attend(attention, query, annotations, MASK)
+
+
+@pytest.mark.parametrize(
+    "attention", [Attention(AdditiveScore(H, C, A), coverage=True), NoAttention()]
+)
+def test_one_query_a_sentence_is_one(attention):
+    queries, annotations = torch.randn(B, S, H), torch.randn(B, S, C)
+    keys, past = attention.project(annotations), Past.none(annotations)
+    with pytest.raises(ValueError, match="takes one query"):
+        attention(queries, keys, annotations, MASK, past)
+
+
+def test_lengths_are_no_mask():
+    with pytest.raises(TypeError, match="must be boolean"):
+        attend(NoAttention(), torch.randn(B, H), torch.randn(B, S, C), MASK.sum(dim=1))

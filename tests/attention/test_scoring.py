@@ -246,3 +246,29 @@ def test_some_scoring_functions_see_no_keys(name):
     query = random(B, H)
     other = score(query, score.project(random(B, S, C)))
     assert torch.equal(score(query, score.project(annotations)), other)
+
+
+def test_a_kernel_tells_near_keys_apart_far_from_the_origin():
+    """By the products |s|^2 + |h|^2 - 2 s . h all three would be alike."""
+    keys = torch.tensor([[[10_000.0], [10_001.0], [10_002.0]]])
+    energies = GaussianScore(1, 1, 0)(torch.tensor([[10_000.5]]), keys)
+    assert_close(energies, -torch.tensor([[0.25, 0.25, 2.25]]) / 2)
+
+
+@pytest.mark.parametrize("kind", [torch.float16, torch.bfloat16])
+def test_a_vector_of_zeros_has_no_direction_but_a_gradient_in_half_precision(kind):
+    score = CosineScore(4, 4, 0).to(kind)
+    query, keys = (
+        torch.zeros(1, *shape, dtype=kind, requires_grad=True) for shape in ((4,), (3, 4))
+    )
+    energies = score(query, score.project(keys))
+    assert (energies == 0).all()
+    energies.sum().backward()
+    assert query.grad.isfinite().all()
+    assert keys.grad.isfinite().all()
+
+
+@pytest.mark.parametrize("kind", [DotScore, ScaledDotScore, CosineScore, GaussianScore])
+def test_vectors_of_unequal_size_are_refused_where_units_are_compared(kind):
+    with pytest.raises(ValueError, match="queries of 3 and annotations of 4 units"):
+        kind(3, 4, 0)

@@ -1,19 +1,14 @@
 import json
 import re
+import shutil
 from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
 from conftest import TINY, data_arguments, run_script
 
-from seq2seq.config import ModelConfig, TrainConfig
-from seq2seq.training.comparison import (
-    Compared,
-    by_label,
-    comparison_table,
-    read_comparison,
-    spread,
-)
+from seq2seq.config import TrainConfig
+from seq2seq.training.comparison import Compared, comparison_table, read_comparison, spread
 
 CONFIG = TrainConfig(name="n")
 
@@ -55,13 +50,6 @@ def test_a_table_says_how_its_scores_were_made():
     table = comparison_table([run])
     for signature in ("tok:13a", "beam 5", "forced references"):
         assert signature in table
-
-
-def test_runs_of_one_name_differ_in_their_seed_alone():
-    other = replace(CONFIG, model=ModelConfig(dropout=0.5))
-    by_label([finished("a", 1.0, 1), finished("a", 1.0, 2), finished("b", 1.0, config=other)])
-    with pytest.raises(ValueError, match=r"'a' but differ in model\.dropout: 0\.2 -> 0\.5"):
-        by_label([finished("a", 1.0, 1), finished("a", 1.0, 2, config=other)])
 
 
 @pytest.fixture(scope="module")
@@ -109,46 +97,64 @@ def test_the_table_is_printed_once_and_kept(compared):
 def test_every_picture_is_of_the_same_sentences(compared):
     folder = compared[0]
     runs = read_comparison(folder)
-    shown = [
-        {line: (f["source_tokens"], f["target_tokens"]) for line, f in run.forced.items()}
-        for run in runs
-    ]
-    assert set(shown[0]) == {"2", "3"}
-    assert all(sentences == shown[0] for sentences in shown)
+    for line in (2, 3):
+        shown = [run.alignment("forced", line) for run in runs]
+        sentences = [(each["source_tokens"], each["target_tokens"]) for each in shown]
+        assert all(sentence == sentences[0] for sentence in sentences)
     assert (folder / "comparison.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_a_comparison_goes_on_where_it_was_stopped(compared):
-    """What is finished is left alone; what is missing is trained."""
+    """What is finished is left alone, but for lines that it lacks; what is missing is trained."""
     folder, arguments, start, done = compared
     lost = folder / "none_seed2" / "comparison.json"
     kept = folder / "dot_seed1" / "summary.json"
-    before, record = kept.stat().st_mtime_ns, lost.read_text(encoding="utf-8")
+    settings = folder / "dot_seed1" / ".hydra" / "config.yaml"
+    before = kept.stat().st_mtime_ns, settings.stat().st_mtime_ns
+    record = json.loads(lost.read_text(encoding="utf-8"))
     lost.unlink()
-    again = run_script("compare_attention", *arguments, f"folder={folder}", cwd=start)
+    again = run_script("compare_attention", *arguments, f"folder={folder}", "lines=[4]", cwd=start)
     assert again.returncode == 0, again.stderr.decode()
     assert again.stderr.count(b"is finished already") == 3
-    assert kept.stat().st_mtime_ns == before
-    assert json.loads(lost.read_text(encoding="utf-8")) == json.loads(record)
+    assert (kept.stat().st_mtime_ns, settings.stat().st_mtime_ns) == before
+    assert json.loads(lost.read_text(encoding="utf-8"))["texts"] == record["texts"]
+    assert all(run.alignment("translated", 4) for run in read_comparison(folder))
     # All but the seconds.
     assert len(again.stdout.splitlines()) == len(done.stdout.splitlines())
 
 
-def test_unequal_conditions_are_refused(compared):
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        (["model.dropout=0.5"], b"model.dropout: 0.2 -> 0.5"),
+        (["model/attention=average", "trainer.max_steps=3"], b"trainer.max_steps: 2 -> 3"),
+        (["label=dot"], b"both are called 'dot'"),
+        (["lines=[26]"], b"lines=[26]"),
+        (["folder=nowhere"], b"folder=nowhere"),
+    ],
+    ids=lambda value: value[0] if isinstance(value, list) else "",
+)
+def test_what_cannot_be_compared_is_refused_before_it_is_trained(compared, changes, named):
     folder, arguments, start, _ = compared
-    again = run_script(
-        "compare_attention", *arguments, f"folder={folder}", "model.dropout=0.5", cwd=start
-    )
-    assert again.returncode == 2
-    assert b"model.dropout: 0.2 -> 0.5" in again.stderr
-    assert again.stderr.count(b"Traceback") == 0
-
-
-def test_a_line_beyond_the_test_part_is_refused(compared):
-    _, arguments, start, _ = compared
-    done = run_script("compare_attention", *arguments, "lines=[26]", cwd=start)
+    finished = sorted(folder.glob("*/comparison.json"))
+    done = run_script("compare_attention", *arguments, f"folder={folder}", *changes, cwd=start)
     assert done.returncode == 2
-    assert b"lines=[26]" in done.stderr
+    assert named in done.stderr
+    assert b"Traceback" not in done.stderr
+    assert sorted(folder.glob("*/comparison.json")) == finished
+
+
+def test_other_text_is_another_comparison(compared, corpus, tmp_path):
+    folder, arguments, start, _ = compared
+    moved = tmp_path / "text"
+    shutil.copytree(corpus, moved)
+    with (moved / "test.en").open("r+", encoding="utf-8") as file:
+        file.write("A")
+    done = run_script(
+        "compare_attention", *arguments, f"folder={folder}", f'data.root="{moved}"', cwd=start
+    )
+    assert done.returncode == 2
+    assert b"other text" in done.stderr
 
 
 def test_bleu_by_length_with_and_without_attention(compared, corpus):
@@ -174,6 +180,9 @@ def test_bleu_by_length_with_and_without_attention(compared, corpus):
     assert sum(int(sentences[name]) for name in ("≤ 8", "> 8")) == 25
     names = [row["source words"] for row in models]
     assert names == ["RNNsearch-9", "RNNsearch-100", "RNNencdec-9", "RNNencdec-100"]
+    # A later evaluation, which writes beside the checkpoint, changes no figure.
+    (texts,) = {tuple(run.texts["references"]) for run in read_comparison(folder)}
+    assert len(texts) == 25
     # Two gaps: models that were trained on the same sentences.
     assert table.count("paired bootstrap") == 2
     for name in ("lengths.png", "alignments.png"):
