@@ -17,6 +17,11 @@ settings.load_profile("project")
 torch.set_num_threads(1)  # small tensors: more threads only wait for each other
 
 
+def pytest_collection_modifyitems(items):
+    """The longest test first, so that no process waits for it alone at the end."""
+    items.sort(key=lambda item: item.path.name != "test_readme.py")
+
+
 def run_script(name, *arguments, cwd, stdin=None):
     """A script as a user starts it; output and errors as bytes."""
     return subprocess.run(
