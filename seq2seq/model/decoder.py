@@ -6,8 +6,10 @@ import torch
 from torch import Tensor, nn
 
 from seq2seq.attention.build import AnyAttention
+from seq2seq.attention.pooling import Attention
 from seq2seq.attention.weighing import Past
 from seq2seq.model.encoder import Encoded
+from seq2seq.model.fast import attend_and_advance, is_supported
 from seq2seq.model.output import DeepOutput
 from seq2seq.model.recurrence import RecurrentCell, RecurrentState
 
@@ -41,6 +43,15 @@ class DecoderState(NamedTuple):
         return DecoderState(self.recurrent.select(rows), past)
 
 
+class Unrolled(NamedTuple):
+    """What all positions give."""
+
+    hiddens: Tensor  # s_1 to s_T, (B, T, H)
+    contexts: Tensor  # (B, T, C)
+    weights: Tensor  # (B, T, S)
+    last: DecoderState
+
+
 class Decoder(nn.Module):
     """RNN decoder with attention (Bahdanau et al. 2015, arXiv:1409.0473, appendix A.2.2).
 
@@ -62,7 +73,10 @@ class Decoder(nn.Module):
         dropout: float,
         output_state: str,
     ):
-        """``sizes``: units of the decoder state, the annotations, the encoder's final state."""
+        """``sizes``: units of the decoder state, the annotations, the encoder's final state.
+
+        Set ``is_fast`` to False, and all positions run by autograd, as any other attention's do.
+        """
         super().__init__()
         state_size, annotation_size, final_size = sizes
         num_units = cell.num_gates * state_size
@@ -75,6 +89,7 @@ class Decoder(nn.Module):
         self.output = output
         self.dropout = nn.Dropout(dropout)
         self.output_state = output_state
+        self.is_fast = is_supported(attention, cell)
 
     def initial_state(self, encoded: Encoded) -> DecoderState:
         """``s_0`` of the paper, which has looked nowhere."""
@@ -128,16 +143,43 @@ class Decoder(nn.Module):
         Returns:
             Logits (B, T, V), the last state, and the attention weights (B, T, S).
         """
+        features, last, weights = self.features(target_in, memory, state)
+        return self.output.logits_layer(features), last, weights
+
+    def features(
+        self, target_in: Tensor, memory: Memory, state: DecoderState
+    ) -> tuple[Tensor, DecoderState, Tensor]:
+        """``forward`` without the last layer: (B, T, O) instead of logits."""
         embedded = self.dropout(self.embedding(target_in))
         # What no state decides runs once for all positions: the inputs' share of the gates
         # before the loop, the output layer after it.
         gates = self.input_layer(embedded)
-        hiddens, contexts, alignment = [state.hidden], [], []
+        unroll = self._unroll_fast if self.is_fast else self._unroll
+        hiddens, contexts, weights, last = unroll(gates, memory, state)
+        if self.output_state == "previous":
+            hiddens = torch.cat([state.hidden.unsqueeze(1), hiddens[:, :-1]], dim=1)
+        return self.output.features(hiddens, embedded, contexts), last, weights
+
+    def _unroll(self, gates: Tensor, memory: Memory, state: DecoderState) -> Unrolled:
+        """All positions in turn, by autograd: the reference."""
+        hiddens, contexts, alignment = [], [], []
         for gates_i in gates.unbind(dim=1):
             state, context, weights = self._attend_and_advance(gates_i, state, memory)
             hiddens.append(state.hidden)
             contexts.append(context)
             alignment.append(weights)
-        shown = hiddens[:-1] if self.output_state == "previous" else hiddens[1:]
-        logits = self.output(torch.stack(shown, 1), embedded, torch.stack(contexts, 1))
-        return logits, state, torch.stack(alignment, 1)
+        return Unrolled(
+            torch.stack(hiddens, dim=1),
+            torch.stack(contexts, dim=1),
+            torch.stack(alignment, dim=1),
+            state,
+        )
+
+    def _unroll_fast(self, gates: Tensor, memory: Memory, state: DecoderState) -> Unrolled:
+        """The same by hand-written derivatives."""
+        assert isinstance(self.attention, Attention)  # as ``is_supported`` said
+        unrolled = attend_and_advance(
+            gates, state.recurrent, memory, self.cell, self.attention, self.context_layer
+        )
+        last = DecoderState(unrolled.last, None)
+        return Unrolled(unrolled.hiddens, unrolled.contexts, unrolled.weights, last)

@@ -1,12 +1,13 @@
 """Source ids become annotations: one vector a token, read from both sides."""
 
+from functools import partial
 from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from seq2seq.model.recurrence import PaperGRUCell, RecurrentState
+from seq2seq.model.fast import read
+from seq2seq.model.layers import LibraryLayers, PaperGRULayers
 
 
 class Encoded(NamedTuple):
@@ -17,80 +18,6 @@ class Encoded(NamedTuple):
     mask: Tensor  # True at tokens, (B, S)
 
 
-class LibraryLayers(nn.Module):
-    """Bidirectional GRU or LSTM layers, by torch's own kernels."""
-
-    def __init__(
-        self,
-        kind: type[nn.GRU] | type[nn.LSTM],
-        input_size: int,
-        hidden_size: int,
-        num_layers: int,
-        dropout: float,
-    ):
-        super().__init__()
-        # torch warns of a dropout between layers where there is only one.
-        between = dropout if num_layers > 1 else 0.0
-        self.rnn = kind(
-            input_size,
-            hidden_size,
-            num_layers,
-            batch_first=True,
-            dropout=between,
-            bidirectional=True,
-        )
-
-    def forward(self, embedded: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-        """(B, S, E) -> annotations (B, S, C) and the backward direction's last state."""
-        # Packed, so that no direction reads padding: the backward one would start in it.
-        packed = pack_padded_sequence(
-            embedded, mask.sum(dim=1).cpu(), batch_first=True, enforce_sorted=False
-        )
-        outputs, state = self.rnn(packed)
-        annotations, _ = pad_packed_sequence(
-            outputs, batch_first=True, total_length=embedded.shape[1]
-        )
-        hidden = state[0] if isinstance(state, tuple) else state
-        return annotations, hidden[-1]
-
-
-class PaperGRULayers(nn.Module):
-    """Bidirectional layers of the paper's GRU, which no library kernel computes."""
-
-    def __init__(self, input_size: int, hidden_size: int, num_layers: int, dropout: float):
-        super().__init__()
-        sizes = [input_size] + [2 * hidden_size] * (num_layers - 1)
-        self.input_layers = nn.ModuleList(
-            nn.Linear(size, PaperGRUCell.num_gates * hidden_size) for size in sizes for _ in "fb"
-        )
-        self.cells = nn.ModuleList(PaperGRUCell(hidden_size) for _ in self.input_layers)
-        self.dropout = nn.Dropout(dropout)
-        self.hidden_size = hidden_size
-
-    def _read(self, direction: int, inputs: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-        """One layer in one direction (odd: from the last position to the first)."""
-        gates = self.input_layers[direction](inputs)
-        state = RecurrentState(inputs.new_zeros(inputs.shape[0], self.hidden_size))
-        positions = range(inputs.shape[1])
-        states: list[Tensor] = [state.hidden] * inputs.shape[1]
-        for j in reversed(positions) if direction % 2 else positions:
-            there = mask[:, j, None]
-            new = self.cells[direction](gates[:, j], state).hidden
-            state = RecurrentState(torch.where(there, new, state.hidden))
-            states[j] = torch.where(there, new, 0.0)
-        return torch.stack(states, dim=1), state.hidden
-
-    def forward(self, embedded: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-        """(B, S, E) -> annotations (B, S, C) and the backward direction's last state."""
-        outputs, final = embedded, embedded
-        for layer in range(0, len(self.cells), 2):
-            inputs = self.dropout(outputs) if layer else outputs
-            forward, _ = self._read(layer, inputs, mask)
-            backward, final = self._read(layer + 1, inputs, mask)
-            outputs = torch.cat([forward, backward], dim=-1)
-        return outputs, final
-
-
 class Encoder(nn.Module):
     """Bidirectional RNN encoder (Bahdanau et al. 2015, arXiv:1409.0473, section 3.2).
 
@@ -99,11 +26,15 @@ class Encoder(nn.Module):
     What it says of a sentence does not depend on the padding behind it.
     """
 
-    def __init__(self, embedding: nn.Embedding, layers: nn.Module, dropout: float):
+    def __init__(
+        self, embedding: nn.Embedding, layers: LibraryLayers | PaperGRULayers, dropout: float
+    ):
+        """Set ``is_fast`` to False, and gradients are autograd's, not the hand-written ones."""
         super().__init__()
         self.embedding = embedding
         self.layers = layers
         self.dropout = nn.Dropout(dropout)
+        self.is_fast = True
 
     def forward(self, source: Tensor, source_mask: Tensor) -> Encoded:
         """Read a batch of sentences.
@@ -113,15 +44,8 @@ class Encoder(nn.Module):
             source_mask: True at tokens, (B, S); each row holds at least one.
         """
         embedded = self.dropout(self.embedding(source))
-        annotations, final = self.layers(embedded, source_mask)
+        # Without a gradient, and on a GPU with one, torch's own kernels are the faster ones.
+        by_hand = self.is_fast and torch.is_grad_enabled() and not embedded.is_cuda
+        layers = partial(read, self.layers) if by_hand else self.layers
+        annotations, final = layers(embedded, source_mask)
         return Encoded(annotations, final, source_mask)
-
-
-def build_layers(
-    cell: str, input_size: int, hidden_size: int, num_layers: int, dropout: float
-) -> nn.Module:
-    """The recurrent layers that ``model.cell`` asks for."""
-    if cell == "paper_gru":
-        return PaperGRULayers(input_size, hidden_size, num_layers, dropout)
-    kind = {"gru": nn.GRU, "lstm": nn.LSTM}[cell]
-    return LibraryLayers(kind, input_size, hidden_size, num_layers, dropout)

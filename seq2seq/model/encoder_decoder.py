@@ -6,7 +6,8 @@ from torch import Tensor, nn
 from seq2seq.attention.build import build_attention
 from seq2seq.config import ModelConfig
 from seq2seq.model.decoder import Decoder, DecoderState, Memory
-from seq2seq.model.encoder import Encoder, build_layers
+from seq2seq.model.encoder import Encoder
+from seq2seq.model.layers import build_layers
 from seq2seq.model.output import DeepOutput
 from seq2seq.model.recurrence import CELLS
 
@@ -50,6 +51,15 @@ class EncoderDecoder(nn.Module):
         memory, state = self.start(source, source_mask)
         logits, _, weights = self.decoder(target_in, memory, state)
         return logits, weights
+
+    def features(self, source: Tensor, source_mask: Tensor, target_in: Tensor) -> Tensor:
+        """``forward`` without the last layer: (B, T, O), what ``output_layer`` reads."""
+        return self.decoder.features(target_in, *self.start(source, source_mask))[0]
+
+    @property
+    def output_layer(self) -> nn.Linear:
+        """The last layer, (O) -> logits (V)."""
+        return self.decoder.output.logits_layer
 
 
 def initialise(model: nn.Module, scheme: str) -> None:

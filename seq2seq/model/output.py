@@ -32,9 +32,13 @@ class DeepOutput(nn.Module):
 
     def forward(self, state: Tensor, embedded: Tensor, context: Tensor) -> Tensor:
         """(..., H), (..., E), (..., C) -> logits (..., V)."""
+        return self.logits_layer(self.features(state, embedded, context))
+
+    def features(self, state: Tensor, embedded: Tensor, context: Tensor) -> Tensor:
+        """``t_i``, all but the last layer: (..., H), (..., E), (..., C) -> (..., O)."""
         hidden = self.hidden_layer(torch.cat([state, embedded, context], dim=-1))
         if self.activation == "maxout":
             hidden = hidden.unflatten(-1, (-1, 2)).amax(dim=-1)
         else:
             hidden = torch.tanh(hidden)
-        return self.logits_layer(self.dropout(hidden))
+        return self.dropout(hidden)

@@ -3,9 +3,13 @@
 from typing import NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.autograd import Function
+from torch.autograd.function import once_differentiable
 
 from seq2seq.data.vocabulary import PAD
+
+CHUNK_LOGITS = 2**21  # numbers, 8 MiB: about what a processor's cache holds
 
 
 class Loss(NamedTuple):
@@ -34,6 +38,73 @@ def token_cross_entropy(logits: Tensor, target: Tensor, smoothing: float = 0.0) 
     if smoothing == 0:
         return Loss(nll, nll)
     return Loss((1 - smoothing) * nll - smoothing * log_probs.mean(dim=-1).sum(), nll)
+
+
+def chunked_cross_entropy(
+    features: Tensor, layer: nn.Linear, target: Tensor, smoothing: float = 0.0
+) -> Loss:
+    """``token_cross_entropy`` of the logits ``layer(features)``, of which none are kept.
+
+    Logits are made for a chunk of positions at a time and turned into the chunk's share of the
+    gradients at once, while they are still in the processor's cache. Only ``objective`` has a
+    gradient.
+
+    Args:
+        features: what the output layer reads, (B, T, O).
+        layer: the output layer, (O) -> (V).
+        target: ids, (B, T); PAD counts nothing.
+        smoothing: eps, the probability given to all words alike.
+    """
+    real = target != PAD
+    objective, nll = _ChunkedCrossEntropy.apply(
+        features[real], layer.weight, layer.bias, target[real], smoothing
+    )
+    return Loss(objective, nll)
+
+
+class _ChunkedCrossEntropy(Function):
+    """Sums over N positions, and with them the gradients
+
+        d objective / d logits = p - (1 - eps) onehot(target) - eps / V
+
+    The last term is the same everywhere, and is added once to what all positions sum to.
+    """
+
+    @staticmethod
+    def forward(ctx, hidden, weight, bias, target, smoothing):
+        chunk = max(1, CHUNK_LOGITS // len(weight))
+        needed = any(ctx.needs_input_grad)
+        d_hidden, d_weight, d_bias = (torch.zeros_like(x) for x in (hidden, weight, bias))
+        nll = torch.zeros((), dtype=torch.float64, device=hidden.device)
+        mean = torch.zeros_like(nll)  # sum of -log p over all words, divided by V
+        logits = hidden.new_empty(min(chunk, len(hidden)), len(weight))
+        for start in range(0, len(hidden), chunk):
+            rows, ids = hidden[start : start + chunk], target[start : start + chunk].unsqueeze(1)
+            chunk_logits = torch.addmm(bias, rows, weight.t(), out=logits[: len(rows)])
+            log_sums = chunk_logits.logsumexp(dim=-1, keepdim=True)
+            nll += (log_sums - chunk_logits.gather(1, ids)).sum()
+            if smoothing:
+                mean += (log_sums.squeeze(1) - chunk_logits.mean(dim=-1)).sum()
+            if needed:
+                d_logits = chunk_logits.sub_(log_sums).exp_()
+                d_logits.scatter_add_(1, ids, torch.full_like(log_sums, smoothing - 1))
+                torch.mm(d_logits, weight, out=d_hidden[start : start + chunk])
+                d_weight.addmm_(d_logits.t(), rows)
+                d_bias += d_logits.sum(dim=0)
+        if needed and smoothing:
+            share = smoothing / len(weight)
+            d_hidden -= share * weight.sum(dim=0)
+            d_weight -= share * hidden.sum(dim=0)
+            d_bias -= share * len(hidden)
+        ctx.save_for_backward(d_hidden, d_weight, d_bias)
+        ctx.mark_non_differentiable(nll)
+        return (1 - smoothing) * nll + smoothing * mean, nll
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, d_objective, d_nll):
+        gradients = (gradient * d_objective.to(gradient.dtype) for gradient in ctx.saved_tensors)
+        return *gradients, None, None
 
 
 def count_tokens(target: Tensor) -> int:

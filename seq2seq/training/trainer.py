@@ -21,7 +21,7 @@ from seq2seq.decoding.translator import Translator
 from seq2seq.evaluation.metrics import get_criterion
 from seq2seq.model.encoder_decoder import EncoderDecoder
 from seq2seq.training.journal import Journal
-from seq2seq.training.loss import count_tokens, token_cross_entropy
+from seq2seq.training.loss import chunked_cross_entropy, count_tokens
 from seq2seq.training.optim import build_optimizer, rate_factor, set_learning_rate
 from seq2seq.training.state import Progress, restore_run, save_run
 from seq2seq.training.validation import Result, TestSet, evaluate, show_sentences
@@ -175,9 +175,12 @@ class Trainer:
         self.optimizer.zero_grad(set_to_none=True)
         nll = 0.0
         for batch in batches:
-            logits, _ = self.model(batch.source, batch.source_mask, batch.target_in)
-            loss = token_cross_entropy(
-                logits, batch.target_out, self.config.trainer.label_smoothing
+            features = self.model.features(batch.source, batch.source_mask, batch.target_in)
+            loss = chunked_cross_entropy(
+                features,
+                self.model.output_layer,
+                batch.target_out,
+                self.config.trainer.label_smoothing,
             )
             # Divided by the tokens of all batches, so that four small ones equal a large one.
             (loss.objective / num_tokens).backward()

@@ -4,7 +4,8 @@ from torch import nn
 from torch.testing import assert_close
 
 from seq2seq.data.vocabulary import PAD
-from seq2seq.model.encoder import Encoder, build_layers
+from seq2seq.model.encoder import Encoder
+from seq2seq.model.layers import build_layers
 from seq2seq.model.recurrence import CELLS, RecurrentState
 
 V, E, H = 11, 4, 5

@@ -234,3 +234,15 @@ def test_an_unknown_attention_is_refused():
     config = replace(CONFIG, attention=AttentionConfig(name="local"))
     with pytest.raises(ValueError, match=r"model\.attention\.name='local' is unknown.*additive"):
         build_model(config, V_SOURCE, V_TARGET)
+
+
+def test_hand_written_gradients_are_those_of_autograd(model):
+    model.double()
+    batch = collate(SOURCES, TARGETS)
+    found = []
+    for is_fast in (True, False):
+        model.encoder.is_fast = model.decoder.is_fast = is_fast
+        model.zero_grad()
+        loss_of(model, batch).backward()
+        found.append([parameter.grad for parameter in model.parameters()])
+    assert_close(*found)

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from torch.nn import functional as F
 
 from seq2seq.data.vocabulary import PAD
-from seq2seq.training.loss import count_tokens, token_cross_entropy
+from seq2seq.training import loss
+from seq2seq.training.loss import chunked_cross_entropy, count_tokens, token_cross_entropy
 
 V = 7
 SMOOTHING = [0.0, 0.1, 0.5]
@@ -105,3 +106,41 @@ def test_half_precision_logits_are_summed_in_single_precision(batch):
     loss = token_cross_entropy(logits, target)
     assert loss.nll.dtype == torch.float32
     torch.testing.assert_close(loss.nll, token_cross_entropy(logits.float(), target).nll)
+
+
+@pytest.mark.parametrize("smoothing", SMOOTHING)
+@pytest.mark.parametrize("rows", [1, 4, 99], ids=lambda rows: f"{rows}_rows_a_chunk")
+def test_chunks_give_the_loss_and_the_gradients_of_all_logits(batch, smoothing, rows, monkeypatch):
+    monkeypatch.setattr(loss, "CHUNK_LOGITS", rows * V)
+    _, target = batch
+    layer = torch.nn.Linear(3, V, dtype=torch.float64)
+    features = torch.randn(4, 5, 3, dtype=torch.float64, requires_grad=True)
+    plain = token_cross_entropy(layer(features), target, smoothing)
+    chunked = chunked_cross_entropy(features, layer, target, smoothing)
+    torch.testing.assert_close(chunked, plain, rtol=1e-6, atol=1e-6, check_dtype=False)
+    inputs = (features, layer.weight, layer.bias)
+    torch.testing.assert_close(
+        torch.autograd.grad(3 * chunked.objective, inputs),
+        torch.autograd.grad(3 * plain.objective, inputs),
+        rtol=1e-6,
+        atol=1e-6,
+    )
+
+
+def test_no_logits_are_kept():
+    """Of a thousand positions and a thousand words: nothing of a million numbers."""
+    layer, features = torch.nn.Linear(2, 1000), torch.randn(1, 1000, 2, requires_grad=True)
+    kept = []
+    with torch.autograd.graph.saved_tensors_hooks(
+        lambda x: kept.append(x.numel()) or x, lambda x: x
+    ):
+        chunked_cross_entropy(features, layer, torch.ones(1, 1000, dtype=torch.long))
+    assert max(kept) < 10_000
+
+
+def test_without_a_gradient_none_is_made():
+    layer, target = torch.nn.Linear(2, V), torch.ones(1, 3, dtype=torch.long)
+    with torch.no_grad():
+        assert not chunked_cross_entropy(
+            torch.randn(1, 3, 2), layer, target
+        ).objective.requires_grad

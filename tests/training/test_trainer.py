@@ -427,7 +427,7 @@ def test_a_signal_does_not_wait_for_a_validation_which_is_made_up_for(
 
 def break_updates(trainer, monkeypatch, steps):
     """Make the loss of these updates no number."""
-    loss = trainer_module.token_cross_entropy
+    loss = trainer_module.chunked_cross_entropy
 
     def broken(*arguments):
         made = loss(*arguments)
@@ -435,7 +435,7 @@ def break_updates(trainer, monkeypatch, steps):
             trainer.progress.step + 1 in steps
         ) else made  # fmt: skip
 
-    monkeypatch.setattr(trainer_module, "token_cross_entropy", broken)
+    monkeypatch.setattr(trainer_module, "chunked_cross_entropy", broken)
 
 
 def test_an_update_without_a_finite_gradient_is_skipped_and_counted(config, tmp_path, monkeypatch):
