@@ -9,7 +9,7 @@ train: $(VENV)/installed  ## train on the sample corpus, in minutes; more: make 
 	$(RUN) scripts/train.py $(ARGS)
 
 test: $(VENV)/installed-dev  ## the whole suite, a process for each core
-	$(RUN) -m pytest -n auto --dist loadfile $(ARGS)
+	$(RUN) -m pytest -n auto --dist loadfile --no-loadscope-reorder $(ARGS)
 
 lint: $(VENV)/installed-dev  ## style and types
 	$(RUN) -m ruff check .
