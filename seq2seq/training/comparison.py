@@ -79,7 +79,6 @@ def train_compared(config: CompareConfig, folder: Path, label: str) -> None:
     settings = TrainConfig(
         **{item.name: getattr(config, item.name) for item in fields(TrainConfig)}
     )
-    settings.data.root = str(Path(settings.data.root).absolute())
     path = folder / RECORD
     ensure_files(settings.data)
     digests = corpus_digests(settings.data)
