@@ -94,3 +94,37 @@ def test_the_record_of_the_machine_is_plain_json():
         record["torch"] == torch.__version__.split("+")[0] or record["torch"] in torch.__version__
     )
     assert record["device"] == "cpu"
+
+
+CPU = torch.device("cpu")
+
+
+@pytest.mark.parametrize(("times", "refused"), [(0.3, False), (1.0, False), (20.0, True)])
+def test_a_precision_that_takes_longer_is_refused_in_one_sentence(monkeypatch, times, refused):
+    seconds = {torch.float32: 1.0, torch.bfloat16: times}
+    monkeypatch.setattr(runtime, "_product_seconds", lambda dtype, device: seconds[dtype])
+    if not refused:
+        assert runtime.select_precision("bf16", CPU).dtype == torch.bfloat16
+        return
+    with pytest.raises(ValueError, match=r"precision=bf16 .* 20 times as long .* precision=fp32.$"):
+        runtime.select_precision("bf16", CPU)
+
+
+def test_a_precision_that_the_device_cannot_compute_is_refused_in_one_sentence(monkeypatch):
+    with pytest.raises(ValueError, match=r"^precision=fp16 .* device=cpu: it needs a GPU"):
+        runtime.select_precision("fp16", CPU)
+
+    def fail(self, x):
+        raise RuntimeError("'gru' not implemented for 'BFloat16'\nat some line")
+
+    monkeypatch.setattr(torch.nn.GRU, "forward", fail)
+    with pytest.raises(ValueError, match=r"'gru' not implemented for 'BFloat16'.; use prec"):
+        runtime.select_precision("bf16", CPU)
+
+
+def test_products_have_the_precision_and_sums_have_not():
+    x = torch.ones(3, 3)
+    for name, dtype in (("fp32", torch.float32), ("bf16", torch.bfloat16)):
+        with runtime.Precision(name, CPU).autocast():
+            assert (x @ x).dtype == dtype
+            assert (x + x).dtype == torch.float32

@@ -9,20 +9,13 @@ from seq2seq.decoding.hypothesis import Hypothesis, Limits, State, Step, length_
 
 
 class Position(NamedTuple):
-    """What was chosen at one position, a row for each hypothesis that lived on."""
+    """What was chosen at one position, best first: K places in the beam of each sentence."""
 
-    tokens: list[int]
-    parents: list[int]  # the row of the position before that each one continues
-    weights: Tensor  # where the rows of the position *before* looked to choose, (N, S)
-
-
-class Candidate(NamedTuple):
-    """A hypothesis continued by one token."""
-
-    sentence: int
-    log_prob: float
-    token: int
-    parent: int  # the row that it continues
+    tokens: Tensor  # (B, K)
+    parents: Tensor  # the place, one position before, that each one continues, (B, K)
+    endings: Tensor  # log-probabilities of those that end here, -inf at the others, (B, K)
+    rows: Tensor  # of ``weights`` for the places of the position before, (B, K)
+    weights: Tensor  # where those looked to choose, (N, S)
 
 
 def beam_search(
@@ -41,8 +34,8 @@ def beam_search(
     can still enter its ``num_best``: log-probabilities only fall, and the longest output has the
     largest divisor, so ``log_prob / length_penalty(max_length)`` bounds what may become of it.
 
-    At its last allowed position a hypothesis can only end, so that every output ends with EOS
-    and its log-probability is the model's own.
+    Only the live hypotheses of all sentences, N of them, are rows of a step; what is said of
+    their places is a table (B, K), for B sentences.
 
     Args:
         step: log-probabilities of the next token; see ``hypothesis``.
@@ -52,84 +45,98 @@ def beam_search(
         num_best: outputs wanted for each sentence; fewer where there are not so many.
         device: where ``step`` wants its tokens.
     """
-    num_sentences = len(limits.max_lengths)
-    finished: list[list[Hypothesis]] = [[] for _ in range(num_sentences)]
-    rows = [Candidate(sentence, 0.0, limits.bos, sentence) for sentence in range(num_sentences)]
+    penalties = [length_penalty(n, limits.length_penalty) for n in limits.max_lengths]
+    largest = torch.tensor(penalties, dtype=torch.float64, device=device).unsqueeze(1)
+    totals = largest.new_full((len(penalties), beam_size), float("-inf"))  # -inf: a place not live
+    totals[:, 0] = 0.0
+    best = largest.new_full((len(penalties), num_best), float("-inf"))  # scores of the finished
+    num_places = torch.full_like(largest, beam_size, dtype=torch.long)
+    tokens = torch.full_like(totals, limits.bos, dtype=torch.long)
+    places = torch.arange(beam_size, device=device)
+    live = (totals > float("-inf")).flatten().nonzero().squeeze(1)
     history: list[Position] = []
-    while rows:
-        tokens = torch.tensor([row.token for row in rows], device=device)
-        log_probs, state, weights = step(tokens, state)
-        candidates = _candidates(log_probs, rows, limits, beam_size, len(history) + 1)
-        places = [beam_size - len(done) for done in finished]
-        going_on: list[Candidate] = []
-        for candidate in candidates:
-            sentence = candidate.sentence
-            if places[sentence] == 0:
-                continue
-            places[sentence] -= 1
-            if candidate.token == limits.eos:
-                finished[sentence].append(_finish(candidate, history, weights, limits))
-            else:
-                going_on.append(candidate)
-        rows = _still_promising(going_on, finished, limits, num_best)
-        parents = [row.parent for row in rows]
-        history.append(Position([row.token for row in rows], parents, weights))
-        state = state.select(torch.tensor(parents, dtype=torch.long, device=device))
-    return [sorted(done, key=lambda h: h.score, reverse=True)[:num_best] for done in finished]
+    while len(live):
+        log_probs, state, weights = step(tokens.flatten()[live], state)
+        length = len(history) + 1
+        log_probs = limits.enforce(log_probs, live // beam_size, length)
+        totals, tokens, parents = _continue(log_probs, totals, live)
+        totals = totals.masked_fill(places >= num_places, float("-inf"))
+
+        endings = totals.masked_fill(tokens != limits.eos, float("-inf"))
+        scores = endings / length_penalty(length, limits.length_penalty)
+        best = torch.cat([best, scores], dim=1).topk(num_best).values
+        num_places = num_places - (endings > float("-inf")).sum(dim=1, keepdim=True)
+        rows = torch.zeros_like(tokens).flatten()
+        rows[live] = torch.arange(len(live), device=device)
+        rows = rows.view_as(tokens)
+        history.append(Position(tokens, parents, endings, rows, weights))
+
+        totals = totals.masked_fill(tokens == limits.eos, float("-inf"))
+        hopeful = (totals / largest > best[:, -1:]).any(dim=1, keepdim=True)
+        totals = totals.masked_fill(~hopeful, float("-inf"))
+        live = (totals > float("-inf")).flatten().nonzero().squeeze(1)
+        state = state.select(rows.gather(1, parents).flatten()[live])
+    return _follow_back(history, limits, num_best)
 
 
-def _candidates(
-    log_probs: Tensor, rows: list[Candidate], limits: Limits, beam_size: int, length: int
-) -> list[Candidate]:
-    """The best continuations of every row, most probable first."""
-    totals = log_probs.new_tensor([row.log_prob for row in rows], dtype=torch.float64)
-    best, tokens = log_probs.topk(min(beam_size, log_probs.shape[1]), dim=-1)
-    sums = (totals.unsqueeze(1) + best).tolist()
-    endings = (totals + log_probs[:, limits.eos]).tolist()
-    found = []
-    for index, (row, row_sums, row_tokens) in enumerate(
-        zip(rows, sums, tokens.tolist(), strict=True)
-    ):
-        if length == limits.max_lengths[row.sentence]:
-            row_sums, row_tokens = [endings[index]], [limits.eos]
-        found += [
-            Candidate(row.sentence, total, token, index)
-            for total, token in zip(row_sums, row_tokens, strict=True)
-            if total != float("-inf")
+def _continue(log_probs: Tensor, totals: Tensor, live: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The best continuations of every sentence by one token, as many as it has places.
+
+    Args:
+        log_probs: of the next token of the live hypotheses, (N, V).
+        totals: log-probabilities of the hypotheses so far, (B, K).
+        live: which of the B * K places the rows of ``log_probs`` are, (N,).
+
+    Returns:
+        Their log-probabilities, falling, their tokens and the places that they continue, (B, K).
+    """
+    num_sentences, beam_size = totals.shape
+    found, ids = log_probs.topk(min(beam_size, log_probs.shape[1]))
+    sums = totals.new_full((totals.numel(), found.shape[1]), float("-inf"))
+    sums[live] = totals.flatten()[live].unsqueeze(1) + found
+    tokens = ids.new_zeros(sums.shape)
+    tokens[live] = ids
+    # Stable: among equals the earlier place wins, whatever else is in the batch.
+    ordered = sums.view(num_sentences, -1).sort(dim=1, descending=True, stable=True)
+    chosen = ordered.indices[:, :beam_size]
+    return (
+        ordered.values[:, :beam_size],
+        tokens.view(num_sentences, -1).gather(1, chosen),
+        chosen // found.shape[1],
+    )
+
+
+def _follow_back(history: list[Position], limits: Limits, num_best: int) -> list[list[Hypothesis]]:
+    """The best finished hypotheses of each sentence, each read from its end to its beginning."""
+    if not history:
+        return []
+    beam_size = history[0].tokens.shape[1]
+    endings = torch.stack([position.endings for position in history], dim=1)  # (B, T, K)
+    divisors = [length_penalty(n + 1, limits.length_penalty) for n in range(len(history))]
+    scores = endings / endings.new_tensor(divisors).unsqueeze(1)
+    # Stable: among equals the one that ended first is the better one.
+    ordered = scores.flatten(1).sort(dim=1, descending=True, stable=True)
+    best, chosen = ordered.values[:, :num_best], ordered.indices[:, :num_best]
+    log_probs = endings.flatten(1).gather(1, chosen)
+    last, places = chosen // beam_size, chosen % beam_size
+    tokens, weights = [], []
+    for number, position in reversed(list(enumerate(history))):
+        tokens.append(position.tokens.gather(1, places))
+        before = position.parents.gather(1, places)
+        weights.append(position.weights[position.rows.gather(1, before)])
+        places = torch.where(number <= last, before, places)  # it does not yet begin behind its end
+    ids = torch.stack(tokens[::-1], dim=2).tolist()
+    looked = torch.stack(weights[::-1], dim=2)
+    lengths = (last + 1).tolist()
+    return [
+        [
+            Hypothesis(ids[b][n][:length], log_prob, score, looked[b, n, :length])
+            for n, (length, log_prob, score) in enumerate(
+                zip(lengths[b], row_log_probs, row_scores, strict=True)
+            )
+            if score > float("-inf")
         ]
-    # Stable: among equals the earlier row wins, whatever else is in the batch.
-    return sorted(found, key=lambda candidate: candidate.log_prob, reverse=True)
-
-
-def _finish(
-    ending: Candidate, history: list[Position], weights: Tensor, limits: Limits
-) -> Hypothesis:
-    """Follow a hypothesis back to its beginning."""
-    tokens, looked, row = [ending.token], [weights[ending.parent]], ending.parent
-    for position in reversed(history):
-        tokens.append(position.tokens[row])
-        row = position.parents[row]
-        looked.append(position.weights[row])
-    tokens.reverse()
-    looked.reverse()
-    score = ending.log_prob / length_penalty(len(tokens), limits.length_penalty)
-    return Hypothesis(tokens, ending.log_prob, score, looked)
-
-
-def _still_promising(
-    rows: list[Candidate], finished: list[list[Hypothesis]], limits: Limits, num_best: int
-) -> list[Candidate]:
-    """The rows of sentences in which some row may still enter the best ``num_best``."""
-    bars = [
-        sorted((h.score for h in done), reverse=True)[num_best - 1]
-        if len(done) >= num_best
-        else float("-inf")
-        for done in finished
+        for b, (row_log_probs, row_scores) in enumerate(
+            zip(log_probs.tolist(), best.tolist(), strict=True)
+        )
     ]
-    hopeful = {
-        row.sentence
-        for row in rows
-        if row.log_prob / length_penalty(limits.max_lengths[row.sentence], limits.length_penalty)
-        > bars[row.sentence]
-    }
-    return [row for row in rows if row.sentence in hopeful]

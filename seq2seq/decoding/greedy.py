@@ -11,9 +11,6 @@ def greedy_search(
 ) -> list[Hypothesis]:
     """The greedy output of each sentence; a sentence that is finished leaves the batch.
 
-    At its last allowed position a sentence can only end, so that every output ends with EOS
-    and its log-probability is the model's own.
-
     Args:
         step: log-probabilities of the next token; see ``hypothesis``.
         state: the first state, one row a sentence.
@@ -21,32 +18,41 @@ def greedy_search(
         device: where ``step`` wants its tokens.
     """
     num_sentences = len(limits.max_lengths)
-    tokens: list[list[int]] = [[] for _ in range(num_sentences)]
-    weights: list[list[Tensor]] = [[] for _ in range(num_sentences)]
-    totals = [0.0] * num_sentences
-    live = list(range(num_sentences))
-    previous = torch.full((num_sentences,), limits.bos, device=device)
-    while live:
-        log_probs, state, looked = step(previous, state)
-        best, chosen = log_probs.max(dim=-1)
-        ending = log_probs[:, limits.eos].tolist()
-        going_on = []
-        for row, (sentence, log_prob, token) in enumerate(
-            zip(live, best.tolist(), chosen.tolist(), strict=True)
-        ):
-            if len(tokens[sentence]) + 1 == limits.max_lengths[sentence]:
-                log_prob, token = ending[row], limits.eos
-            tokens[sentence].append(token)
-            weights[sentence].append(looked[row])
-            totals[sentence] += log_prob
-            if token != limits.eos:
-                going_on.append(row)
+    totals = torch.zeros(num_sentences, dtype=torch.float64, device=device)
+    live = torch.arange(num_sentences, device=device)
+    chosen = torch.full((num_sentences,), limits.bos, device=device)
+    tokens: list[Tensor] = []  # of each position; EOS again behind the end
+    weights: list[Tensor] = []  # 0 behind the end
+    while len(live):
+        log_probs, state, looked = step(chosen, state)
+        best, chosen = limits.enforce(log_probs, live, len(tokens) + 1).max(dim=-1)
+        totals[live] += best
+        tokens.append(torch.full_like(totals, limits.eos, dtype=torch.long))
+        tokens[-1][live] = chosen
+        weights.append(looked.new_zeros(num_sentences, looked.shape[1]))
+        weights[-1][live] = looked
+        going_on = (chosen != limits.eos).nonzero().squeeze(1)
         if len(going_on) < len(live):
-            live = [live[row] for row in going_on]
-            rows = torch.tensor(going_on, dtype=torch.long, device=device)
-            state, chosen = state.select(rows), chosen[rows]
-        previous = chosen
+            live, chosen, state = live[going_on], chosen[going_on], state.select(going_on)
+    return _hypotheses(tokens, weights, totals, limits)
+
+
+def _hypotheses(
+    tokens: list[Tensor], weights: list[Tensor], totals: Tensor, limits: Limits
+) -> list[Hypothesis]:
+    """From what each position had for all sentences to what each sentence had."""
+    if not tokens:
+        return []
+    ids, looked = torch.stack(tokens, dim=1), torch.stack(weights, dim=1)
+    lengths = (ids != limits.eos).sum(dim=1) + 1
     return [
-        Hypothesis(ids, total, total / length_penalty(len(ids), limits.length_penalty), looked)
-        for ids, total, looked in zip(tokens, totals, weights, strict=True)
+        Hypothesis(
+            row[:length],
+            total,
+            total / length_penalty(length, limits.length_penalty),
+            looked[sentence, :length],
+        )
+        for sentence, (row, length, total) in enumerate(
+            zip(ids.tolist(), lengths.tolist(), totals.tolist(), strict=True)
+        )
     ]

@@ -10,6 +10,7 @@ and a first state whose ``select(rows)`` repeats, reorders or leaves out rows.
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
+import torch
 from torch import Tensor
 
 
@@ -28,7 +29,7 @@ class Hypothesis(NamedTuple):
     tokens: list[int]  # ends with EOS
     log_prob: float  # sum over all tokens, EOS included, in nats
     score: float  # log_prob / length_penalty(number of tokens)
-    weights: list[Tensor]  # where each token looked, T times (S,)
+    weights: Tensor  # where each token looked, (T, S)
 
 
 class Limits(NamedTuple):
@@ -38,6 +39,18 @@ class Limits(NamedTuple):
     eos: int
     max_lengths: list[int]  # most tokens of each sentence, EOS included
     length_penalty: float
+
+    def enforce(self, log_probs: Tensor, sentences: Tensor, length: int) -> Tensor:
+        """Log-probabilities (N, V) of the token number ``length`` of ``sentences`` (N,), where a
+        hypothesis at its last allowed position can only end.
+
+        So every output ends with EOS, and its log-probability is the model's own.
+        """
+        if length not in self.max_lengths:
+            return log_probs
+        is_last = log_probs.new_tensor(self.max_lengths, dtype=torch.long)[sentences] == length
+        goes_on = torch.arange(log_probs.shape[1], device=log_probs.device) != self.eos
+        return log_probs.masked_fill(is_last.unsqueeze(1) & goes_on, float("-inf"))
 
 
 def length_penalty(length: int, alpha: float) -> float:

@@ -1,6 +1,6 @@
 """Sentences in, translations out, in the order in which they came."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -10,16 +10,16 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from seq2seq.checkpoint import Checkpoint, load_checkpoint
-from seq2seq.config import DecodingConfig, ModelConfig
+from seq2seq.config import DecodingConfig
 from seq2seq.data.batching import collate, pad_sources
-from seq2seq.data.side import Side, side_from_state
+from seq2seq.data.side import Side
 from seq2seq.data.vocabulary import BOS, EOS, PAD, UNK
 from seq2seq.decoding.beam import beam_search
 from seq2seq.decoding.greedy import greedy_search
 from seq2seq.decoding.hypothesis import Hypothesis, Limits, length_penalty
-from seq2seq.model.decoder import DecoderState, Memory
-from seq2seq.model.encoder_decoder import EncoderDecoder, build_model
-from seq2seq.schema import from_dict
+from seq2seq.decoding.stored import build_stored_model, sides_of
+from seq2seq.model.decoder import Decoder, DecoderState, Memory
+from seq2seq.model.encoder_decoder import EncoderDecoder
 
 NEVER_WRITTEN = [PAD, BOS]
 
@@ -36,18 +36,41 @@ class Translation(NamedTuple):
 
 
 class SearchState(NamedTuple):
-    """State of a search in the model: the decoder's, and what it may read."""
+    """State of a search in the model: N hypotheses, which continue U states, of B sentences.
 
-    decoder: DecoderState
-    memory: Memory
-    sentences: Tensor  # the sentence that each row belongs to, (N,)
+    Hypotheses that differ in their last word alone continue the same state, and what a sentence
+    says is kept once, however many states read it.
+    """
+
+    decoder: DecoderState  # a row for each state, (U, H)
+    memory: Memory  # a row for each sentence, (B, S, C)
+    sentences: Tensor | None = None  # the sentence that each state reads, (U,); None: its own
+    rows: Tensor | None = None  # the state that each hypothesis continues, (N,); None: its own
 
     def select(self, rows: Tensor) -> "SearchState":
-        sentences = self.sentences.index_select(0, rows)
-        # Hypotheses mostly change places within their sentence, and the memory stays as it is.
-        same = torch.equal(sentences, self.sentences)
-        memory = self.memory if same else self.memory.select(rows)
-        return SearchState(self.decoder.select(rows), memory, sentences)
+        rows = _through(self.rows, rows)
+        states, followers = rows.unique(return_inverse=True)
+        if len(states) < len(rows):
+            sentences = _through(self.sentences, states)
+            return SearchState(self.decoder.select(states), self.memory, sentences, followers)
+        # Nobody shares, as in greedy search: one copy now saves one a step.
+        return SearchState(
+            self.decoder.select(rows), self.memory.select(_through(self.sentences, rows))
+        )
+
+    def step(self, tokens: Tensor, decoder: Decoder) -> tuple[Tensor, "SearchState", Tensor]:
+        """``decoder.step`` for every hypothesis: logits (N, V), the new states, weights (N, S)."""
+        memory = self.memory if self.sentences is None else self.memory.select(self.sentences)
+        logits, states, weights = decoder.step(tokens, self.decoder, memory, self.rows)
+        sentences = self.sentences
+        if self.rows is not None:
+            sentences = _through(sentences, self.rows)
+        return logits, SearchState(states, self.memory, sentences), weights
+
+
+def _through(table: Tensor | None, rows: Tensor) -> Tensor:
+    """``table[rows]``, where no table maps each row to itself."""
+    return rows if table is None else table.index_select(0, rows)
 
 
 class Translator:
@@ -128,7 +151,7 @@ class Translator:
         device = self.model.device
         source, mask = pad_sources([self.source.vocabulary.ids(tokens) for tokens in sources])
         memory, state = self.model.start(source.to(device), mask.to(device))
-        start = SearchState(state, memory, torch.arange(len(sources), device=device))
+        start = SearchState(state, memory)
         # A function of the sentence alone: what shares its batch must not matter.
         max_lengths = [
             int(self.config.max_length_factor * len(tokens)) + self.config.max_length_extra
@@ -140,10 +163,10 @@ class Translator:
         return beam_search(self._step, start, limits, self.config.beam_size, num_best, device)
 
     def _step(self, tokens: Tensor, state: SearchState) -> tuple[Tensor, SearchState, Tensor]:
-        logits, decoder, weights = self.model.decoder.step(tokens, state.decoder, state.memory)
+        logits, state, weights = state.step(tokens, self.model.decoder)
         log_probs = logits.float().log_softmax(dim=-1)
         log_probs[:, NEVER_WRITTEN] = float("-inf")
-        return log_probs, state._replace(decoder=decoder), weights
+        return log_probs, state, weights
 
     def _force(
         self, sources: list[list[int]], targets: list[list[int]]
@@ -158,7 +181,8 @@ class Translator:
 
     def _translation(self, source: list[str], hypothesis: Hypothesis) -> Translation:
         """A hypothesis as text."""
-        weights = torch.stack(hypothesis.weights)[:, : len(source) + 1].float().cpu().numpy()
+        # A copy, so that no translation keeps the weights of its whole batch.
+        weights = hypothesis.weights[:, : len(source) + 1].float().cpu().numpy().copy()
         tokens = self.target.vocabulary.tokens(hypothesis.tokens)
         written = tokens[:-1]
         if self.config.replace_unknown and source:
@@ -174,51 +198,16 @@ class Translator:
         )
 
 
-def sides_of(checkpoint: Checkpoint) -> tuple[Side, Side]:
-    """The two sides that a checkpoint was trained on."""
-    models = checkpoint.part("tokenizer")
-    source, target = (
-        side_from_state(
-            checkpoint.header["sides"][name],
-            bytes(models[name].tolist()) if name in models else None,
-        )
-        for name in ("source", "target")
-    )
-    return source, target
-
-
 def load_translator(
     path: Path, config: DecodingConfig, device: torch.device
 ) -> tuple[Translator, Checkpoint]:
-    """A translator from a checkpoint file alone, and the checkpoint (without its optimiser)."""
-    checkpoint = load_checkpoint(path, parts=("model", "tokenizer"))
-    source, target = sides_of(checkpoint)
-    model_config = from_dict(ModelConfig, checkpoint.header["config"]["model"])
-    model = build_model(model_config, len(source.vocabulary), len(target.vocabulary))
-    model.load_state_dict(checkpoint.part("model"))
-    return Translator(model.to(device), source, target, config), checkpoint
-
-
-def text_lines(stream: Iterable[bytes], chunk: int) -> Iterator[list[str]]:
-    """Lines of a byte stream, ``chunk`` at a time: only LF ends one, and each must be UTF-8.
-
-    A CR before the LF and a byte-order mark at the start are dropped, as in the files of a corpus.
+    """A translator from a checkpoint file alone, and the checkpoint (without its optimiser).
 
     Raises:
-        ValueError: names the line that is not.
+        ValueError, OSError: as ``load_checkpoint``; or it holds no model. Names the file.
     """
-    lines = []
-    for number, line in enumerate(stream, start=1):
-        try:
-            text = line.decode("utf-8").removesuffix("\n").removesuffix("\r")
-        except UnicodeDecodeError as error:
-            raise ValueError(
-                f"line {number} of the input is not UTF-8 (byte {error.start + 1}); "
-                f"convert it first."
-            ) from error
-        lines.append(text.removeprefix("\ufeff") if number == 1 else text)
-        if len(lines) == chunk:
-            yield lines
-            lines = []
-    if lines:
-        yield lines
+    checkpoint = load_checkpoint(path, parts=("model", "tokenizer"))
+    source, target = sides_of(checkpoint)
+    sizes = len(source.vocabulary), len(target.vocabulary)
+    model = build_stored_model(checkpoint, sizes)
+    return Translator(model.to(device), source, target, config), checkpoint

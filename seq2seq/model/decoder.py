@@ -8,8 +8,9 @@ from torch import Tensor, nn
 from seq2seq.attention.build import AnyAttention
 from seq2seq.attention.pooling import Attention
 from seq2seq.attention.weighing import Past
+from seq2seq.model.dropout import Dropout
 from seq2seq.model.encoder import Encoded
-from seq2seq.model.fast import attend_and_advance, is_supported
+from seq2seq.model.fast.decoder import attend_and_advance, is_supported
 from seq2seq.model.output import DeepOutput
 from seq2seq.model.recurrence import RecurrentCell, RecurrentState
 
@@ -87,13 +88,14 @@ class Decoder(nn.Module):
         self.cell = cell
         self.attention = attention
         self.output = output
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         self.output_state = output_state
         self.is_fast = is_supported(attention, cell)
 
     def initial_state(self, encoded: Encoded) -> DecoderState:
         """``s_0`` of the paper, which has looked nowhere."""
-        recurrent = self.cell.start(torch.tanh(self.initial_layer(encoded.final)))
+        hidden = torch.tanh(self.initial_layer(encoded.final)).to(self.initial_layer.weight.dtype)
+        recurrent = self.cell.start(hidden)
         return DecoderState(recurrent, self.attention.start(encoded.annotations))
 
     def memory(self, encoded: Encoded) -> Memory:
@@ -102,32 +104,50 @@ class Decoder(nn.Module):
         return Memory(encoded.annotations, keys, encoded.mask)
 
     def _attend_and_advance(
-        self, gates: Tensor, state: DecoderState, memory: Memory
+        self, gates: Tensor, state: DecoderState, memory: Memory, rows: Tensor | None = None
     ) -> tuple[DecoderState, Tensor, Tensor]:
-        """One position from its share of the gates (B, G*H): next state, context, weights."""
+        """One position from the words' share of the gates (N, G*H), rows as for ``step``: next
+        state, context, weights."""
         context, weights = self.attention(
             state.hidden, memory.keys, memory.annotations, memory.mask, state.past
         )
-        recurrent = self.cell(gates + self.context_layer(context), state.recurrent)
+        context_gates, products = self.context_layer(context), self.cell.recur(state.recurrent)
+        if rows is not None:
+            state = state.select(rows)
+            context, weights, context_gates, products = (
+                part.index_select(0, rows) for part in (context, weights, context_gates, products)
+            )
+        recurrent = self.cell.advance(gates + context_gates, products, state.recurrent)
         past = None if state.past is None else state.past.then(weights)
         return DecoderState(recurrent, past), context, weights
 
     def step(
-        self, tokens: Tensor, state: DecoderState, memory: Memory
+        self, tokens: Tensor, state: DecoderState, memory: Memory, rows: Tensor | None = None
     ) -> tuple[Tensor, DecoderState, Tensor]:
         """One target position.
 
+        Several words may follow one state: where it looks, and what it adds to the gates, is
+        computed once for all of them.
+
         Args:
-            tokens: ids of the previous word, (B,).
+            tokens: ids of the previous word, (N,).
             state: ``s_{i-1}``.
-            memory: the source.
+            memory: the source, a row for each state.
+            rows: the state that each word follows, (N,); by default each its own.
 
         Returns:
-            Logits (B, V), the state ``s_i``, and the attention weights (B, S).
+            Logits (N, V), the state ``s_i``, and the attention weights (N, S).
         """
-        embedded = self.dropout(self.embedding(tokens))
-        new, context, weights = self._attend_and_advance(self.input_layer(embedded), state, memory)
-        shown = state.hidden if self.output_state == "previous" else new.hidden
+        # Many hypotheses end in the same few words.
+        words, places = tokens.unique(return_inverse=True)
+        embedded = self.dropout(self.embedding(words))
+        gates, embedded = (
+            part.index_select(0, places) for part in (self.input_layer(embedded), embedded)
+        )
+        new, context, weights = self._attend_and_advance(gates, state, memory, rows)
+        shown = new.hidden
+        if self.output_state == "previous":
+            shown = state.hidden if rows is None else state.hidden.index_select(0, rows)
         return self.output(shown, embedded, context), new, weights
 
     def forward(
@@ -153,17 +173,16 @@ class Decoder(nn.Module):
         embedded = self.dropout(self.embedding(target_in))
         # What no state decides runs once for all positions: the inputs' share of the gates
         # before the loop, the output layer after it.
-        gates = self.input_layer(embedded)
         unroll = self._unroll_fast if self.is_fast else self._unroll
-        hiddens, contexts, weights, last = unroll(gates, memory, state)
+        hiddens, contexts, weights, last = unroll(embedded, memory, state)
         if self.output_state == "previous":
             hiddens = torch.cat([state.hidden.unsqueeze(1), hiddens[:, :-1]], dim=1)
         return self.output.features(hiddens, embedded, contexts), last, weights
 
-    def _unroll(self, gates: Tensor, memory: Memory, state: DecoderState) -> Unrolled:
+    def _unroll(self, embedded: Tensor, memory: Memory, state: DecoderState) -> Unrolled:
         """All positions in turn, by autograd: the reference."""
         hiddens, contexts, alignment = [], [], []
-        for gates_i in gates.unbind(dim=1):
+        for gates_i in self.input_layer(embedded).unbind(dim=1):
             state, context, weights = self._attend_and_advance(gates_i, state, memory)
             hiddens.append(state.hidden)
             contexts.append(context)
@@ -175,11 +194,12 @@ class Decoder(nn.Module):
             state,
         )
 
-    def _unroll_fast(self, gates: Tensor, memory: Memory, state: DecoderState) -> Unrolled:
+    def _unroll_fast(self, embedded: Tensor, memory: Memory, state: DecoderState) -> Unrolled:
         """The same by hand-written derivatives."""
         assert isinstance(self.attention, Attention)  # as ``is_supported`` said
+        layers = self.input_layer, self.context_layer
         unrolled = attend_and_advance(
-            gates, state.recurrent, memory, self.cell, self.attention, self.context_layer
+            embedded, state.recurrent, memory, self.cell, self.attention, layers
         )
         last = DecoderState(unrolled.last, None)
         return Unrolled(unrolled.hiddens, unrolled.contexts, unrolled.weights, last)

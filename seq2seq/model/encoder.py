@@ -6,7 +6,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from seq2seq.model.fast import read
+from seq2seq.model.dropout import Dropout
+from seq2seq.model.fast.encoder import read
 from seq2seq.model.layers import LibraryLayers, PaperGRULayers
 
 
@@ -33,7 +34,7 @@ class Encoder(nn.Module):
         super().__init__()
         self.embedding = embedding
         self.layers = layers
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         self.is_fast = True
 
     def forward(self, source: Tensor, source_mask: Tensor) -> Encoded:

@@ -3,6 +3,8 @@
 import torch
 from torch import Tensor, nn
 
+from seq2seq.model.dropout import Dropout
+
 
 class DeepOutput(nn.Module):
     """Deep output (Bahdanau et al. 2015, arXiv:1409.0473, appendix A.2.2; Pascanu et al. 2014).
@@ -28,7 +30,7 @@ class DeepOutput(nn.Module):
         self.hidden_layer = nn.Linear(sum(input_sizes), width)
         self.logits_layer = nn.Linear(output_size, vocabulary_size)
         self.activation = activation
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
 
     def forward(self, state: Tensor, embedded: Tensor, context: Tensor) -> Tensor:
         """(..., H), (..., E), (..., C) -> logits (..., V)."""

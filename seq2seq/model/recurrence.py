@@ -34,6 +34,14 @@ class RecurrentCell(nn.Module):
 
     def forward(self, gates: Tensor, state: RecurrentState) -> RecurrentState:
         """One position: the inputs' share of the gates (B, G*H) and a state -> the next state."""
+        return self.advance(gates, self.recur(state), state)
+
+    def recur(self, state: RecurrentState) -> Tensor:
+        """What the state alone decides: products of ``s`` with all matrices that need no input."""
+        raise NotImplementedError
+
+    def advance(self, gates: Tensor, products: Tensor, state: RecurrentState) -> RecurrentState:
+        """``forward``, given ``recur(state)``."""
         raise NotImplementedError
 
 
@@ -50,9 +58,12 @@ class GRUCell(RecurrentCell):
         super().__init__()
         self.recurrent_layer = nn.Linear(state_size, 3 * state_size)
 
-    def forward(self, gates: Tensor, state: RecurrentState) -> RecurrentState:
+    def recur(self, state: RecurrentState) -> Tensor:
+        return self.recurrent_layer(state.hidden).to(state.hidden.dtype)
+
+    def advance(self, gates: Tensor, products: Tensor, state: RecurrentState) -> RecurrentState:
         reset_in, update_in, new_in = gates.chunk(3, dim=-1)
-        reset_state, update_state, new_state = self.recurrent_layer(state.hidden).chunk(3, dim=-1)
+        reset_state, update_state, new_state = products.chunk(3, dim=-1)
         reset = torch.sigmoid(reset_in + reset_state)
         update = torch.sigmoid(update_in + update_state)
         new = torch.tanh(new_in + reset * new_state)
@@ -73,12 +84,16 @@ class PaperGRUCell(RecurrentCell):
         self.gates_layer = nn.Linear(state_size, 2 * state_size, bias=False)
         self.new_layer = nn.Linear(state_size, state_size, bias=False)
 
-    def forward(self, gates: Tensor, state: RecurrentState) -> RecurrentState:
+    def recur(self, state: RecurrentState) -> Tensor:
+        return self.gates_layer(state.hidden).to(state.hidden.dtype)
+
+    def advance(self, gates: Tensor, products: Tensor, state: RecurrentState) -> RecurrentState:
         reset_in, update_in, new_in = gates.chunk(3, dim=-1)
-        reset_state, update_state = self.gates_layer(state.hidden).chunk(2, dim=-1)
+        reset_state, update_state = products.chunk(2, dim=-1)
         reset = torch.sigmoid(reset_in + reset_state)
         update = torch.sigmoid(update_in + update_state)
-        new = torch.tanh(new_in + self.new_layer(reset * state.hidden))
+        products = self.new_layer(reset * state.hidden).to(state.hidden.dtype)
+        new = torch.tanh(new_in + products)
         return RecurrentState(torch.lerp(state.hidden, new, update))
 
 
@@ -99,9 +114,11 @@ class LSTMCell(RecurrentCell):
         """The state that begins with ``hidden`` (B, H) and an empty memory."""
         return RecurrentState(hidden, torch.zeros_like(hidden))
 
-    def forward(self, gates: Tensor, state: RecurrentState) -> RecurrentState:
-        gates = gates + self.recurrent_layer(state.hidden)
-        enter, forget, new, leave = gates.chunk(4, dim=-1)
+    def recur(self, state: RecurrentState) -> Tensor:
+        return self.recurrent_layer(state.hidden).to(state.hidden.dtype)
+
+    def advance(self, gates: Tensor, products: Tensor, state: RecurrentState) -> RecurrentState:
+        enter, forget, new, leave = (gates + products).chunk(4, dim=-1)
         assert state.memory is not None  # ``start`` makes one
         memory = torch.sigmoid(forget) * state.memory + torch.sigmoid(enter) * torch.tanh(new)
         return RecurrentState(torch.sigmoid(leave) * torch.tanh(memory), memory)

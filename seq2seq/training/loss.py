@@ -8,6 +8,7 @@ from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
 from seq2seq.data.vocabulary import PAD
+from seq2seq.model.fast.products import add_product, lowered
 
 CHUNK_LOGITS = 2**21  # numbers, 8 MiB: about what a processor's cache holds
 
@@ -67,30 +68,40 @@ class _ChunkedCrossEntropy(Function):
 
         d objective / d logits = p - (1 - eps) onehot(target) - eps / V
 
-    The last term is the same everywhere, and is added once to what all positions sum to.
+    The last term is the same everywhere, and is added once to what all positions sum to. So is the
+    division in p = e^x / z: it is made in the few units of ``hidden``, not in V words.
     """
 
     @staticmethod
     def forward(ctx, hidden, weight, bias, target, smoothing):
-        chunk = max(1, CHUNK_LOGITS // len(weight))
+        low, chunk = lowered(weight), max(1, CHUNK_LOGITS // len(weight))
         needed = any(ctx.needs_input_grad)
-        d_hidden, d_weight, d_bias = (torch.zeros_like(x) for x in (hidden, weight, bias))
+        d_hidden, d_weight, d_bias = (
+            torch.zeros_like(x, dtype=bias.dtype) for x in (hidden, weight, bias)
+        )
         nll = torch.zeros((), dtype=torch.float64, device=hidden.device)
         mean = torch.zeros_like(nll)  # sum of -log p over all words, divided by V
-        logits = hidden.new_empty(min(chunk, len(hidden)), len(weight))
+        logits = bias.new_empty(min(chunk, len(hidden)), len(weight))
         for start in range(0, len(hidden), chunk):
             rows, ids = hidden[start : start + chunk], target[start : start + chunk].unsqueeze(1)
-            chunk_logits = torch.addmm(bias, rows, weight.t(), out=logits[: len(rows)])
-            log_sums = chunk_logits.logsumexp(dim=-1, keepdim=True)
-            nll += (log_sums - chunk_logits.gather(1, ids)).sum()
+            x = logits[: len(rows)].copy_(bias.expand(len(rows), -1))
+            add_product(x, rows, low.t())
+            peak = x.amax(dim=1, keepdim=True)
+            own = x.gather(1, ids) - peak
             if smoothing:
-                mean += (log_sums.squeeze(1) - chunk_logits.mean(dim=-1)).sum()
+                mean += (peak.squeeze(1) - x.mean(dim=1)).sum()
+            x.sub_(peak).exp_()
+            z = x.sum(dim=1, keepdim=True)
+            log_z = z.log()
+            nll += (log_z - own).sum()
+            if smoothing:
+                mean += log_z.sum()
             if needed:
-                d_logits = chunk_logits.sub_(log_sums).exp_()
-                d_logits.scatter_add_(1, ids, torch.full_like(log_sums, smoothing - 1))
-                torch.mm(d_logits, weight, out=d_hidden[start : start + chunk])
-                d_weight.addmm_(d_logits.t(), rows)
-                d_bias += d_logits.sum(dim=0)
+                x.scatter_add_(1, ids, (smoothing - 1) * z)
+                add_product(d_hidden[start : start + chunk], x, low)
+                d_hidden[start : start + chunk] /= z
+                add_product(d_weight, x.t(), (rows / z).to(low.dtype))
+                d_bias.addmv_(x.t(), z.squeeze(1).reciprocal())
         if needed and smoothing:
             share = smoothing / len(weight)
             d_hidden -= share * weight.sum(dim=0)

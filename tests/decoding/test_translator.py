@@ -1,19 +1,16 @@
-import io
 import random
 from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 
 from seq2seq.config import AttentionConfig, DecodingConfig, ModelConfig, OutputConfig
 from seq2seq.data.side import Side
 from seq2seq.data.tokenizer import WhitespaceTokenizer
 from seq2seq.data.vocabulary import BOS, EOS, PAD, SPECIALS, UNK, Vocabulary
 from seq2seq.decoding.hypothesis import length_penalty
-from seq2seq.decoding.translator import Translator, text_lines
+from seq2seq.decoding.translator import Translator
 from seq2seq.model.encoder_decoder import build_model
 
 SOURCE_WORDS = [f"quelle{i}" for i in range(9)]
@@ -26,7 +23,7 @@ BEAM = replace(GREEDY, beam_size=4)
 SEEDS = {"gru": 3, "lstm": 13, "paper_gru": 8}
 
 
-def build_translator(config=BEAM, cell="gru", bias=None, dropout=0.0):
+def build_translator(config=BEAM, cell="gru", bias=None, dropout=0.0, attention=None):
     """A random model that looks at single words and writes many different sentences.
 
     PAD and BOS are among its favourites, an unknown word is never one of them; ``bias``
@@ -38,7 +35,8 @@ def build_translator(config=BEAM, cell="gru", bias=None, dropout=0.0):
         for language, words in (("de", SOURCE_WORDS), ("en", TARGET_WORDS))
     )
     sizes = {"embedding_size": 8, "encoder_size": 8, "decoder_size": 24, "dropout": dropout}
-    attention, output = AttentionConfig(size=8), OutputConfig(size=8)
+    attention = AttentionConfig(**({"size": 8} | (attention or {})))
+    output = OutputConfig(size=8)
     model = build_model(
         ModelConfig(cell=cell, attention=attention, output=output, **sizes),
         len(source.vocabulary),
@@ -161,6 +159,29 @@ def test_a_reported_score_is_the_models_own_score_of_that_output(config, cell, a
         assert translation.score == pytest.approx(translation.log_prob / divisor)
 
 
+@CONFIGS
+@pytest.mark.parametrize(
+    "attention",
+    [
+        {"coverage": True},
+        {"weighing": "local_m", "window": 2},
+        {"weighing": "local_p", "window": 2},
+        {"weighing": "monotonic"},
+        {"weighing": "hard"},
+        {"name": "bilinear", "normalisation": "entmax15"},
+        {"heads": 2},
+        {"name": "none"},
+    ],
+    ids=str,
+)
+def test_a_search_hands_every_hypothesis_its_own_past(config, attention):
+    """What an attention knows of earlier positions goes with the hypothesis, as under force."""
+    translator = build_translator(config, attention=attention)
+    for found in translator.translate_num_best(NOT_BLANK[:12], config.beam_size):
+        source = " ".join(found[0].source_tokens[:-1])
+        assert_same(found, translator.force([(source, t.text) for t in found]))
+
+
 def test_the_score_of_a_given_translation_does_not_depend_on_its_batch():
     texts = [t.text for t in build_translator().translate(SENTENCES)]
     pairs = list(zip(SENTENCES, reversed(texts), strict=True))
@@ -246,41 +267,3 @@ def test_translating_uses_no_dropout_and_leaves_the_model_in_training(config):
     trained.model.eval()
     trained.translate(SENTENCES[:1])
     assert not trained.model.training
-
-
-# Text in: what other readers take for the end of a line is a character like any other.
-FALSE_ENDINGS = "\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"
-LINES = st.lists(st.text(st.sampled_from("ab é人" + FALSE_ENDINGS), max_size=5))
-
-
-def chunks_of(content, chunk=4096):
-    return list(text_lines(io.BytesIO(content), chunk))
-
-
-@given(LINES.map(lambda lines: [line.rstrip("\r") for line in lines]), st.integers(1, 4))
-def test_only_a_line_feed_ends_a_line(lines, chunk):
-    content = "".join(f"{line}\n" for line in lines).encode()
-    chunks = chunks_of(content, chunk)
-    assert [line for part in chunks for line in part] == lines
-    assert all(len(part) == chunk for part in chunks[:-1])
-    assert all(1 <= len(part) <= chunk for part in chunks[-1:])
-    windows = content.replace(b"\n", b"\r\n")
-    assert chunks_of(windows, chunk) == chunks
-
-
-def test_a_last_line_needs_no_ending_and_a_blank_line_is_one():
-    assert chunks_of(b"a\n\nb") == [["a", "", "b"]]
-    assert chunks_of(b"a\n\nb\n") == [["a", "", "b"]]
-    assert chunks_of(b"\n") == [[""]]
-    assert chunks_of(b"") == []
-
-
-def test_a_byte_order_mark_is_no_part_of_the_first_word():
-    assert chunks_of("\ufeffa\n\ufeffb\n".encode(), 1) == [["a"], ["\ufeffb"]]
-
-
-@pytest.mark.parametrize("chunk", [1, 2, 100])
-def test_a_line_that_is_not_utf8_is_named(chunk):
-    content = "eins\nzwei\nfür\nvier\n".encode("latin-1")
-    with pytest.raises(ValueError, match=r"line 3 of the input is not UTF-8 \(byte 2\)"):
-        chunks_of(content, chunk)

@@ -13,7 +13,8 @@ from seq2seq.attention.pooling import Attention
 from seq2seq.attention.scoring import AdditiveScore, ConcatScore
 from seq2seq.attention.weighing import LocalMonotonic, Soft
 from seq2seq.model.decoder import Decoder, DecoderState, Memory
-from seq2seq.model.fast import attend_and_advance, is_supported, read
+from seq2seq.model.fast.decoder import attend_and_advance, is_supported
+from seq2seq.model.fast.encoder import read
 from seq2seq.model.layers import build_layers
 from seq2seq.model.recurrence import CELLS, RecurrentState
 
@@ -47,10 +48,11 @@ class DecoderCase:
         score = AdditiveScore(state, annotation, hidden)
         self.cell, self.attention = CELLS[cell](state).to(dtype), Attention(score).to(dtype)
         gates = self.cell.num_gates * state
+        self.input_layer = nn.Linear(2, gates, dtype=dtype)
         self.context_layer = nn.Linear(annotation, gates, bias=False, dtype=dtype)
         self.mask = mask_of(lengths)
         self.inputs = {
-            "gates": leaf(batch, num_steps, gates, dtype=dtype),
+            "words": leaf(batch, num_steps, 2, dtype=dtype),
             "hidden": leaf(batch, state, dtype=dtype),
             "keys": (scale * leaf(batch, max(lengths), hidden, dtype=dtype)).detach(),
             "annotations": leaf(batch, max(lengths), annotation, dtype=dtype),
@@ -59,7 +61,12 @@ class DecoderCase:
         if cell == "lstm":
             self.inputs["memory"] = leaf(batch, state, dtype=dtype)
         modules = nn.ModuleDict(
-            {"cell": self.cell, "score": score, "context_layer": self.context_layer}
+            {
+                "cell": self.cell,
+                "score": score,
+                "input_layer": self.input_layer,
+                "context_layer": self.context_layer,
+            }
         )
         for name, parameter in modules.named_parameters():
             if name != "score.key_layer.weight":  # works before the recurrence
@@ -68,7 +75,7 @@ class DecoderCase:
     def _call(self, unroll, mask):
         state = RecurrentState(self.inputs["hidden"], self.inputs.get("memory"))
         memory = Memory(self.inputs["annotations"], self.inputs["keys"], mask)
-        hiddens, contexts, weights, last = unroll(self.inputs["gates"], state, memory)
+        hiddens, contexts, weights, last = unroll(self.inputs["words"], state, memory)
         outputs = {"hiddens": hiddens, "contexts": contexts, "weights": weights}
         outputs["last hidden"] = last.hidden
         return outputs if last.memory is None else outputs | {"last memory": last.memory}
@@ -78,9 +85,9 @@ class DecoderCase:
             attention=self.attention, cell=self.cell, context_layer=self.context_layer
         )
 
-        def unroll(gates, recurrent, memory):
+        def unroll(embedded, recurrent, memory):
             state, steps = DecoderState(recurrent, None), []
-            for gates_i in gates.unbind(dim=1):
+            for gates_i in self.input_layer(embedded).unbind(dim=1):
                 state, *seen = Decoder._attend_and_advance(decoder, gates_i, state, memory)
                 steps.append((state.hidden, *seen))
             return *(torch.stack(parts, 1) for parts in zip(*steps, strict=True)), state.recurrent
@@ -88,7 +95,7 @@ class DecoderCase:
         return self._call(unroll, self.mask)
 
     def fast(self):
-        modules = self.cell, self.attention, self.context_layer
+        modules = self.cell, self.attention, (self.input_layer, self.context_layer)
         return self._call(lambda *call: attend_and_advance(*call, *modules), self.mask)
 
 
@@ -156,6 +163,19 @@ def test_single_precision_is_as_good(cell):
     tolerance = {"rtol": 1e-4, "atol": 1e-5}
     assert_equal(DecoderCase(cell, lengths, (9, 24, 32, 40), torch.float32), **tolerance)
     assert_equal(EncoderCase(cell, lengths, (20, 24), 2, torch.float32), **tolerance)
+
+
+@every_cell
+def test_half_precision_products_are_near_enough(cell):
+    """Of a decoder: torch's own layers have no products to lower one by one."""
+    case = DecoderCase(cell, [5, 3, 4], (6, 12, 16, 20), torch.float32)
+    with torch.autocast("cpu", torch.bfloat16):
+        fast, plain = case.fast(), case.plain()
+    assert all(x.dtype == torch.float32 for x in fast.values())
+    plain = {name: x.float() for name, x in plain.items()}
+    assert_close(fast, plain, atol=0.02, rtol=0.02)
+    assert_close(gradients(fast, case.inputs), gradients(plain, case.inputs), atol=0.1, rtol=0.1)
+    assert not all(map(torch.equal, fast.values(), case.fast().values()))
 
 
 @every_cell
