@@ -11,7 +11,7 @@ import io
 import math
 import zlib
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -19,9 +19,8 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
+from seq2seq.data.advice import GZIP_MAGIC, place_of_change, way_to_utf_8
 
-GZIP_MAGIC = b"\x1f\x8b"
 READ_SIZE = 1 << 20  # bytes decompressed at a time
 LINES_TO_NAME = 5  # line numbers that the report keeps for each reason
 
@@ -133,7 +132,7 @@ def _opened(path: Path) -> Iterator[io.BufferedReader]:
         if file.peek(2)[:2] == GZIP_MAGIC:
             with gzip.GzipFile(fileobj=file) as content:
                 yield io.BufferedReader(content, READ_SIZE)
-        elif path.name.endswith(".gz"):
+        elif path.name.lower().endswith(".gz"):
             raise ValueError(
                 f"{path} is named .gz but holds no gzip data: if it is plain text, rename it; "
                 f"otherwise fetch it again."
@@ -152,27 +151,40 @@ def _byte_lines(path: Path) -> Iterator[bytes]:
     number = 0
     try:
         with _opened(path) as file:
-            if file.peek(3)[:3] == codecs.BOM_UTF8:
-                file.read(3)
-            for number, line in enumerate(file, start=1):  # noqa: B007  (the error names it)
+            for line in _without_mark(file):
+                number += 1
                 yield line
-    except FileNotFoundError:
-        raise _missing(path) from None
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise ValueError(
             f"{path} is damaged or cut short: it cannot be decompressed beyond line {number} "
             f"({error}). Fetch or compress it again."
         ) from error
+    except OSError as error:
+        raise _unreadable(path, error) from error
 
 
-def _missing(path: Path) -> FileNotFoundError:
-    return FileNotFoundError(
-        f"There is no file {path} (in full: {path.absolute()}); check data.root and the file "
-        f"names of the data configuration."
+def _unreadable(path: Path, error: OSError) -> OSError:
+    if isinstance(error, FileNotFoundError):
+        return FileNotFoundError(
+            f"There is no file {path} (in full: {path.absolute()}); check data.root and the file "
+            f"names of the data configuration."
+        )
+    return OSError(
+        f"{path} cannot be read ({error.strerror or error}): it must be a file, and one that you "
+        f"may read."
     )
 
 
-def _decoded(content: bytes, path: Path, number: int) -> str:
+def _without_mark(lines: Iterable[bytes]) -> Iterator[bytes]:
+    """The same without a byte-order mark at the start."""
+    for number, line in enumerate(lines):
+        # Not by a look at the next bytes: of gzip these may be fewer than the mark has.
+        content = line.removeprefix(codecs.BOM_UTF8) if number == 0 else line
+        if content:  # the mark may be all there is
+            yield content
+
+
+def _decoded(content: bytes, name: Path | str, number: int) -> str:
     """``content`` as UTF-8 text, or an error that says where it is not."""
     column = content.find(b"\0")
     if column < 0:
@@ -180,13 +192,9 @@ def _decoded(content: bytes, path: Path, number: int) -> str:
             return content.decode("utf-8")
         except UnicodeDecodeError as error:
             column = error.start
-    if b"\0" in content or content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        advice = "it looks like UTF-16, so convert it with iconv -f UTF-16 -t UTF-8."
-    else:
-        advice = "convert it, from Latin-1 for example with iconv -f LATIN1 -t UTF-8."
     raise ValueError(
-        f"{path}, line {number}, byte column {column + 1}: 0x{content[column]:02x} is not allowed "
-        f"there, as the file must be UTF-8 text: {advice}"
+        f"{name}, line {number}, byte column {column + 1}: 0x{content[column]:02x} is not allowed "
+        f"there, as it must be UTF-8 text: {way_to_utf_8(content, number)}"
     )
 
 
@@ -200,9 +208,22 @@ def read_lines(path: Path) -> Iterator[str]:
         FileNotFoundError: there is no such file.
         ValueError: not UTF-8, a NUL byte (as in UTF-16), or a damaged gzip file.
     """
-    for number, line in enumerate(_byte_lines(path), start=1):
+    yield from _sentences(_byte_lines(path), path)
+
+
+def read_stream(stream: Iterable[bytes], name: str) -> Iterator[str]:
+    """Sentences of an open stream of lines that end with LF, under the rules of ``read_lines``.
+
+    Raises:
+        ValueError: as there, with ``name`` for the file.
+    """
+    yield from _sentences(_without_mark(stream), name)
+
+
+def _sentences(lines: Iterable[bytes], name: Path | str) -> Iterator[str]:
+    for number, line in enumerate(lines, start=1):
         content = line[:-2] if line.endswith(b"\r\n") else line.removesuffix(b"\n")
-        yield _decoded(content, path, number)
+        yield _decoded(content, name, number)
 
 
 def count_lines(path: Path) -> int:
@@ -215,8 +236,8 @@ def file_digest(path: Path) -> str:
     try:
         with path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
-    except FileNotFoundError:
-        raise _missing(path) from None
+    except OSError as error:
+        raise _unreadable(path, error) from error
 
 
 def read_parallel(files: ParallelFiles) -> Iterator[SentencePair]:
@@ -281,36 +302,10 @@ def _read_two_files(files: ParallelFiles) -> Iterator[SentencePair]:
 
 
 def _where_to_look(files: ParallelFiles) -> str:
-    """Advice about the place at which two files of different length fall out of step.
-
-    The log-ratio of the two lengths strays little from its median while lines translate each
-    other, and much afterwards. The place is the cut between "little" and "much" with the
-    highest two-sample z-score (the CUSUM estimate of a change, with weights for its place).
-    """
-    unknown = "The lengths of the lines do not show where; compare the ends of both files."
+    """Advice about the place at which two files of different length fall out of step."""
     if not (files.source.is_file() and files.target.is_file()):
-        return unknown  # a pipe cannot be read a second time
-    # 8 bytes a line: memory that grows with the files, but only on the way to an error.
-    log_ratios = np.fromiter(_log_length_ratios(files), dtype=np.float64)
-    if not log_ratios.size:
-        return unknown
-    deviations = np.abs(log_ratios - np.median(log_ratios))
-    # Clipped, because some lines of every corpus stray: each would look like a place.
-    clipped = np.minimum(deviations, np.quantile(deviations, 0.9))
-    before = np.arange(1, len(clipped))
-    dips = -np.cumsum(clipped - clipped.mean())[:-1]
-    z_scores = dips / np.sqrt(before * (1 - before / len(clipped))) / (clipped.std() + 1e-9)
-    # Above 3.5 by accident in less than one of twenty corpora.
-    if z_scores.max(initial=0) > 3.5:
-        line = int(z_scores.argmax()) + 2
-        return f"Look near line {line}: from there on the lengths of the two sides do not match."
-    # Where all lines are of one length, a blank line opposite a full one is the only trace.
-    wild = np.flatnonzero(deviations > max(4 * deviations.mean(), math.log(3)))
-    if not len(wild):
-        return unknown
-    return f"Look near line {wild[0] + 1}, the first with one side much longer than the other."
-
-
-def _log_length_ratios(files: ParallelFiles) -> Iterator[float]:
-    for source, target in zip(read_lines(files.source), read_lines(files.target), strict=False):
-        yield math.log((len(target.strip()) + 1) / (len(source.strip()) + 1))
+        return place_of_change([])  # a pipe cannot be read a second time
+    lines = zip(read_lines(files.source), read_lines(files.target), strict=False)
+    return place_of_change(
+        math.log((len(target.strip()) + 1) / (len(source.strip()) + 1)) for source, target in lines
+    )

@@ -2,6 +2,9 @@
 
 What a corpus consists of is stated here, with SHA-256 and line counts; nothing switches the
 check off. A folder that already holds the files is all that is needed: no request is made.
+
+Archives are not used: a file is fetched under its name in the table, and gzip is read as it lies.
+So nothing is ever unpacked, and no member of anything can land outside its folder.
 """
 
 import logging
@@ -15,7 +18,7 @@ from pathlib import Path
 from typing import NamedTuple
 from urllib.error import HTTPError, URLError
 from urllib.parse import urlsplit
-from urllib.request import urlopen
+from urllib.request import Request, build_opener
 
 from seq2seq.data.corpus import count_lines, file_digest
 
@@ -24,7 +27,7 @@ logger = logging.getLogger(__name__)
 BLOCK_SIZE = 1 << 16  # bytes
 STALL_SECONDS = 30.0  # silence of a server after which it is given up
 # A living download writes at least every STALL_SECONDS; an older partial file is a leftover.
-STALE_SECONDS = 3600.0
+STALE_SECONDS = 4 * STALL_SECONDS
 
 
 class DownloadError(OSError):
@@ -162,18 +165,19 @@ def _download(url: str, file: NamedFile, root: Path, stall_seconds: float) -> No
     """Fetch one file under a temporary name; only when it is right does it get its own.
 
     The temporary name belongs to this call alone, so that several processes may fetch the same
-    file: each renames the same bytes into place. An interruption leaves nothing; a killed
-    process leaves its partial file, which a later call removes.
+    file: each renames the same bytes into place. The next call goes on with what an interruption
+    leaves, and with what a killed process leaves once nobody can be writing it any more.
     """
     partial = root / f".{file.name}.{uuid.uuid4().hex}.partial"
     try:
         root.mkdir(parents=True, exist_ok=True)
-        _remove_stale(root, file)
-        with partial.open("xb") as output:
-            for block in _blocks(url, stall_seconds):
-                output.write(block)
-            output.flush()
-            os.fsync(output.fileno())
+        _adopt_leftover(root, file, partial)
+        continued = partial.exists()
+        _fetch(url, partial, stall_seconds)
+        if continued and file_digest(partial) != file.sha256:
+            # Halves of two versions, perhaps: what is served now comes in one piece.
+            partial.unlink()
+            _fetch(url, partial, stall_seconds)
         _check(partial, file, url)
         partial.replace(root / file.name)
     except DownloadError:
@@ -184,52 +188,88 @@ def _download(url: str, file: NamedFile, root: Path, stall_seconds: float) -> No
             f"make room for it and allow writing, or point data.root= at a folder that holds it."
         ) from error
     finally:
-        with suppress(OSError):
-            partial.unlink()
-
-
-def _remove_stale(root: Path, file: NamedFile) -> None:
-    for partial in root.glob(f".{file.name}.*.partial"):
-        with suppress(OSError):  # another process removed it first
-            if time.time() - partial.stat().st_mtime > STALE_SECONDS:
+        with suppress(OSError):  # there is none, after a success above all
+            if partial.stat().st_size:
+                partial.replace(_leftover(root, file))
+            else:
                 partial.unlink()
+
+
+def _leftover(root: Path, file: NamedFile) -> Path:
+    """Where an interrupted download lies until somebody goes on with it."""
+    return root / f".{file.name}.partial"
+
+
+def _adopt_leftover(root: Path, file: NamedFile, partial: Path) -> None:
+    """Give the largest leftover the name ``partial``; the others go."""
+    sizes = {}
+    for path in root.glob(f".{file.name}.*partial"):
+        with suppress(OSError):  # another process was quicker
+            facts = path.stat()
+            if path == _leftover(root, file) or time.time() - facts.st_mtime > STALE_SECONDS:
+                sizes[path] = facts.st_size
+    for path in sorted(sizes, key=lambda path: sizes[path]):
+        with suppress(OSError):
+            path.replace(partial)  # over the one before
+
+
+def _fetch(url: str, partial: Path, stall_seconds: float) -> None:
+    """Fetch what ``partial`` lacks; all of it where the server knows no parts of a file."""
+    with partial.open("ab") as output:
+        for position, block in _blocks(url, output.tell(), stall_seconds):
+            if position != output.tell():
+                output.seek(position)
+                output.truncate()
+            output.write(block)
+        output.flush()
+        os.fsync(output.fileno())
 
 
 def _check(partial: Path, file: NamedFile, url: str) -> None:
     digest = file_digest(partial)
     if digest != file.sha256:
-        raise DownloadError(
-            f"{url} delivers another file, whose SHA-256 is {digest} instead of {file.sha256}"
+        fault = f"another file, whose SHA-256 is {digest} instead of {file.sha256}"
+    elif (num_lines := count_lines(partial)) != file.num_lines:
+        fault = (
+            f"{num_lines:,} lines instead of {file.num_lines:,}, although its SHA-256 is right: "
+            f"correct the table of seq2seq.data.download"
         )
-    num_lines = count_lines(partial)
-    if num_lines != file.num_lines:
-        raise DownloadError(
-            f"{url} delivers {num_lines:,} lines instead of {file.num_lines:,}, although its "
-            f"SHA-256 is right: correct the table of seq2seq.data.download"
-        )
+    else:
+        return
+    partial.unlink()  # nobody shall go on with it
+    raise DownloadError(f"{url} delivers {fault}")
 
 
-def _blocks(url: str, stall_seconds: float) -> Iterator[bytes]:
-    """The bytes behind ``url``; any fault on the way to them is a ``DownloadError``.
+def _blocks(url: str, offset: int, stall_seconds: float) -> Iterator[tuple[int, bytes]]:
+    """The bytes behind ``url`` from ``offset`` on, or from 0, each block with its position.
 
-    Not ``torch.hub.download_url_to_file``: it waits for a silent server for ever, and it cannot
-    tell a transfer that broke off from a file that was changed.
+    Any fault on the way to them is a ``DownloadError``. Not ``torch.hub.download_url_to_file``:
+    it waits for a silent server for ever, and it cannot tell a transfer that broke off from a
+    file that was changed.
     """
-    received = 0
+    request = Request(url, headers={"Range": f"bytes={offset}-"} if offset else {})
     try:
-        with urlopen(url, timeout=stall_seconds) as response:
+        # Built now, so that http_proxy, https_proxy and no_proxy are those of this moment.
+        with build_opener().open(request, timeout=stall_seconds) as response:
+            part = response.headers.get("Content-Range") or ""
+            start = position = offset if part.startswith(f"bytes {offset}-") else 0
             expected = response.headers.get("Content-Length")
-            while block := response.read(BLOCK_SIZE):
-                received += len(block)
-                yield block
+            while block := response.read1(BLOCK_SIZE):  # what there is: it may be all that comes
+                yield position, block
+                position += len(block)
     except HTTPError as error:
+        if error.code == 416 and offset:  # nothing from there on; the check says what that means
+            return
         raise DownloadError(f"{url} answers HTTP {error.code} {error.reason}") from error
     except TimeoutError as error:
         raise DownloadError(f"{url} was silent for {stall_seconds:g} s") from error
     except URLError as error:
         raise DownloadError(f"{url} cannot be reached ({error.reason})") from error
     except (OSError, HTTPException) as error:
-        raise DownloadError(f"{url} broke off after {received:,} bytes ({error})") from error
+        raise DownloadError(f"{url} broke off after {position:,} bytes ({error})") from error
     # http.client itself takes the end of a connection for the end of the file.
-    if expected is not None and received != int(expected):
-        raise DownloadError(f"{url} broke off after {received:,} of {int(expected):,} bytes")
+    if expected is not None and position != start + int(expected):
+        raise DownloadError(
+            f"{url} broke off after {position:,} of {start + int(expected):,} bytes; the next "
+            f"start goes on from there"
+        )

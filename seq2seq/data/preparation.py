@@ -7,15 +7,18 @@ bytes of the files, and every setting that has a say.
 import hashlib
 import json
 import logging
+import shutil
 import tempfile
+import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from seq2seq.config import DataConfig
 from seq2seq.data.corpus import (
@@ -31,10 +34,11 @@ from seq2seq.data.download import CORPORA, ensure_corpus
 from seq2seq.data.side import Side, side_from_state
 from seq2seq.data.store import IdStore, IdWriter, renumber
 from seq2seq.data.tokenizer import Tokenizer, build_tokenizer, train_sentencepiece
-from seq2seq.data.vocabulary import build_vocabulary, unknown_rate
+from seq2seq.data.vocabulary import Numbering, build_vocabulary, unknown_rate
 
-FORMAT = 1  # of the prepared folder; a new one makes old folders unused
+FORMAT = 2  # of the prepared folder; a new one makes old folders unused
 CHUNK = 10_000  # pairs tokenised at a time
+LINE = np.dtype("<i8")
 
 log = logging.getLogger(__name__)
 
@@ -46,7 +50,9 @@ class PreparedCorpus(NamedTuple):
     target: Side
     source_ids: IdStore
     target_ids: IdStore
+    lines: NDArray[np.int64]  # of the training files, of each pair; mapped, hardly ever read
     report: dict[str, Any]
+    folder: Path  # that all this is kept in, named after what made it
 
 
 def locate(config: DataConfig, part: str) -> ParallelFiles:
@@ -68,6 +74,12 @@ def ensure_files(config: DataConfig) -> None:
         known = CORPORA[config.name].files
         splits = (config.train, config.valid, config.test)
         wanted = {name for split in splits for name in (split.source, split.target)}
+        for name in sorted(wanted - set(known)):
+            if not (Path(config.root) / name).exists():
+                raise ValueError(
+                    f"{config.name} has no file {name}; it has {', '.join(sorted(known))}. Choose "
+                    f"other languages or another data.test_set, or put the file into data.root."
+                )
         ensure_corpus(config.name, Path(config.root), sorted(wanted & set(known)), config.url)
 
 
@@ -82,6 +94,7 @@ def prepare(config: DataConfig) -> PreparedCorpus:
     if not folder.is_dir():
         log.info("preparing %s from %s", config.name, config.root)
         folder.parent.mkdir(parents=True, exist_ok=True)
+        _remove_unfinished(folder.parent)
         with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".unfinished-") as unfinished:
             made = Path(unfinished) / "made"
             made.mkdir()
@@ -94,6 +107,13 @@ def prepare(config: DataConfig) -> PreparedCorpus:
                 if not folder.is_dir():
                     raise
     return _load(folder)
+
+
+def _remove_unfinished(folder: Path) -> None:
+    """What preparations left that were killed; one that began today may be at work."""
+    for unfinished in folder.glob(".unfinished-*"):
+        if time.time() - unfinished.stat().st_mtime > 24 * 60 * 60:
+            shutil.rmtree(unfinished, ignore_errors=True)
 
 
 def _key(config: DataConfig) -> str:
@@ -120,12 +140,18 @@ def _load(folder: Path) -> PreparedCorpus:
     )
     report = json.loads((folder / "report.json").read_text(encoding="utf-8"))
     return PreparedCorpus(
-        source, target, IdStore(folder / "source"), IdStore(folder / "target"), report
+        source,
+        target,
+        IdStore(folder / "source"),
+        IdStore(folder / "target"),
+        np.memmap(folder / "lines", LINE, "r"),
+        report,
+        folder,
     )
 
 
 def _make(config: DataConfig, folder: Path) -> None:
-    """Write a prepared folder: one pass over the text, one over the ids."""
+    """Write a prepared folder: one pass over the text (two for SentencePiece), one over ids."""
     tokenizers = _build_tokenizers(config)
     report = CorpusReport()
     counts = _write_provisional(config, tokenizers, folder, report)
@@ -172,25 +198,25 @@ def _write_provisional(
     config: DataConfig, tokenizers: list[Tokenizer], folder: Path, report: CorpusReport
 ) -> list[Counter[str]]:
     """Tokenise once, numbering tokens as they come; the real numbers need the whole count."""
-    seen: list[dict[str, int]] = [{}, {}]
-    counts: list[Counter[str]] = [Counter(), Counter()]
-    files = locate(config, "train")
-    with IdWriter(folder / "source") as source_ids, IdWriter(folder / "target") as target_ids:
+    numberings, files = (Numbering(), Numbering()), locate(config, "train")
+    with (
+        IdWriter(folder / "source") as source_ids,
+        IdWriter(folder / "target") as target_ids,
+        (folder / "lines").open("wb") as lines,
+    ):
         for start, pairs in _chunks(read_parallel(files), files.first_line):
             sides = _tokenize(pairs, tokenizers)
             kept = [
-                tokens
+                (number, tokens)
                 for number, (pair, *tokens) in enumerate(zip(pairs, *sides, strict=True), start)
                 if _keep(pair, tokens, config.max_tokens, report, number)
             ]
+            lines.write(np.array([number for number, _ in kept], LINE).tobytes())
             for side, writer in enumerate((source_ids, target_ids)):
-                numbers = seen[side]
-                counts[side].update(token for pair in kept for token in pair[side])
-                writer.write(
-                    [numbers.setdefault(token, len(numbers)) for token in pair[side]]
-                    for pair in kept
-                )
-    return counts
+                sentences = [tokens[side] for _, tokens in kept]
+                lengths = [len(tokens) for tokens in sentences]
+                writer.write(numberings[side].number(sentences), lengths)
+    return [numbering.counts() for numbering in numberings]
 
 
 def _chunks(
@@ -237,7 +263,7 @@ def _number(
         ("source", "target"), tokenizers, counts, counted, strict=True
     ):
         vocabulary = build_vocabulary(all_counts, settings.max_size, settings.min_frequency)
-        # A Counter keeps the order in which tokens came, which is their provisional number.
+        # The counts are in the order of the provisional numbers.
         renumber(folder / name, np.array(vocabulary.ids(own), dtype=np.int32))
         sides.append(Side(tokenizer, vocabulary))
     return sides
@@ -259,7 +285,7 @@ def _part_report(config: DataConfig, sides: list[Side], part: str) -> dict[str, 
     report, counts = CorpusReport(), [Counter[str](), Counter[str]()]
     for _, pairs in _chunks(read_parallel(locate(config, part)), 1):
         for side, tokens in enumerate(_tokenize(pairs, [side.tokenizer for side in sides])):
-            counts[side].update(token for sentence in tokens for token in sentence)
+            counts[side].update(chain.from_iterable(tokens))
         report.kept += len(pairs)
     return report.to_dict() | _text_report(sides, counts)
 

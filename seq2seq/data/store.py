@@ -1,11 +1,13 @@
-"""Token ids on disk: sequences written one after another, read through a memory map."""
+"""Token ids on disk: sequences written one after another, read one by one."""
 
+import os
+import weakref
 from collections.abc import Iterable
 from pathlib import Path
 from types import TracebackType
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 ID = np.dtype("<i4")
 OFFSET = np.dtype("<i8")
@@ -19,28 +21,52 @@ class IdStore:
     """
 
     def __init__(self, stem: Path):
-        self.offsets = _mapped(stem.with_suffix(".offsets"), OFFSET)
-        self.ids = _mapped(stem.with_suffix(".ids"), ID)
+        # Read, not mapped: the pages of a map count as memory of the process once they are
+        # touched, and a random order touches all of them within an epoch.
+        self._ids = _opened(self, stem.with_suffix(".ids"))
+        self._offsets = _opened(self, stem.with_suffix(".offsets"))
+        self._count = os.fstat(self._offsets).st_size // OFFSET.itemsize - 1
+        self.num_ids = os.fstat(self._ids).st_size // ID.itemsize  # of all sequences together
 
     def __len__(self) -> int:
-        return len(self.offsets) - 1
+        return self._count
 
     def __getitem__(self, index: int) -> NDArray[np.int32]:
-        return self.ids[self.offsets[index] : self.offsets[index + 1]]
+        if not 0 <= index < self._count:
+            raise IndexError(f"Sequence {index} of {self._count}.")
+        return self.read([index])[0]
 
-    @property
-    def lengths(self) -> NDArray[np.int64]:
-        """Ids in each sequence."""
-        return np.diff(self.offsets)
+    def read(self, indices: Iterable[int]) -> list[NDArray[np.int32]]:
+        """The sequences at these indices, in their order."""
+        size = ID.itemsize
+        return [
+            np.frombuffer(os.pread(self._ids, (end - start) * size, start * size), ID)
+            for start, end in self._spans(indices).tolist()
+        ]
+
+    def lengths(self, indices: Iterable[int]) -> NDArray[np.int64]:
+        """Ids in each of these sequences."""
+        spans = self._spans(indices)
+        return spans[:, 1] - spans[:, 0]
+
+    def _spans(self, indices: Iterable[int]) -> NDArray[np.int64]:
+        """Where each of N sequences begins and ends, (N, 2)."""
+        size = OFFSET.itemsize
+        # Integers of Python's: those of numpy make this loop three times as long.
+        plain = np.fromiter(indices, dtype=np.int64).tolist()
+        pairs = [os.pread(self._offsets, 2 * size, index * size) for index in plain]
+        return np.frombuffer(b"".join(pairs), OFFSET).reshape(-1, 2)
 
 
-def _mapped(path: Path, dtype: np.dtype) -> NDArray:
-    # An empty file cannot be mapped.
-    return np.memmap(path, dtype, mode="r") if path.stat().st_size else np.empty(0, dtype)
+def _opened(owner: object, path: Path) -> int:
+    """A descriptor to read ``path`` with, from any thread, as long as ``owner`` lives."""
+    descriptor = os.open(path, os.O_RDONLY)
+    weakref.finalize(owner, os.close, descriptor)
+    return descriptor
 
 
 class IdWriter:
-    """Writes an ``IdStore``, sequence by sequence; memory does not grow with their number."""
+    """Writes an ``IdStore``, chunk by chunk; memory does not grow with their number."""
 
     def __init__(self, stem: Path):
         self.ids = stem.with_suffix(".ids").open("wb")
@@ -48,12 +74,11 @@ class IdWriter:
         self.position = 0
         self.offsets.write(np.array([0], OFFSET).tobytes())
 
-    def write(self, sequences: Iterable[list[int]]) -> None:
-        """Append sequences."""
-        sequences = list(sequences)
-        ends = self.position + np.cumsum([len(ids) for ids in sequences], dtype=OFFSET)
-        self.ids.write(np.array([i for ids in sequences for i in ids], ID).tobytes())
-        self.offsets.write(ends.astype(OFFSET).tobytes())
+    def write(self, ids: ArrayLike, lengths: ArrayLike) -> None:
+        """Append sequences: their ids one after another, and how many each of them has."""
+        ends = self.position + np.cumsum(np.asarray(lengths, OFFSET), dtype=OFFSET)
+        self.ids.write(np.asarray(ids, ID).tobytes())
+        self.offsets.write(ends.tobytes())
         self.position = int(ends[-1]) if len(ends) else self.position
 
     def __enter__(self) -> "IdWriter":
@@ -71,10 +96,7 @@ class IdWriter:
 
 def renumber(stem: Path, new_ids: NDArray[np.int32], chunk: int = 1 << 20) -> None:
     """Replace every id ``i`` of a store, in place, by ``new_ids[i]``."""
-    path = stem.with_suffix(".ids")
-    if path.stat().st_size == 0:
-        return
-    ids = np.memmap(path, ID, mode="r+")
-    for start in range(0, len(ids), chunk):
-        ids[start : start + chunk] = new_ids[ids[start : start + chunk]]
-    ids.flush()
+    with stem.with_suffix(".ids").open("r+b") as file:
+        while content := file.read(chunk * ID.itemsize):
+            file.seek(-len(content), os.SEEK_CUR)
+            file.write(new_ids[np.frombuffer(content, ID)].astype(ID).tobytes())

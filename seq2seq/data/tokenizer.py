@@ -9,6 +9,7 @@ import importlib
 import io
 import re
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -169,11 +170,14 @@ def train_sentencepiece(
         raise ValueError(f"data.tokenizer.{model_type=} must be 'bpe' or 'unigram'.")
     if not 0.98 <= character_coverage <= 1:
         raise ValueError(f"data.tokenizer.{character_coverage=} must lie in [0.98, 1].")
-    failures: list[BaseException] = []
+    # Pieces never reach across blanks, so words and their counts say as much as the text, all of
+    # which the trainer would keep in memory.
+    counts = Counter(word for text in sentences for word in normalize(text, lowercase).split())
     written = io.BytesIO()
     try:
         sentencepiece.SentencePieceTrainer.train(
-            sentence_iterator=_training_texts(sentences, lowercase, failures),
+            sentence_iterator=_counted_words(counts),
+            input_format="tsv",
             model_writer=written,
             vocab_size=max(vocabulary_size, 1),  # below 1 it would not say what is possible
             model_type=model_type,
@@ -189,23 +193,19 @@ def train_sentencepiece(
             minloglevel=2,
         )
     except RuntimeError as error:
-        if failures:  # SentencePiece wraps what the iterator raises in an error of its own
-            raise failures[0] from None
         raise ValueError(_training_error(str(error), vocabulary_size)) from error
     return written.getvalue()
 
 
-def _training_texts(sentences: Iterable[str], lowercase: bool, failures: list) -> Iterator[str]:
-    try:
-        for sentence in sentences:
-            text = normalize(sentence, lowercase)
-            # SentencePiece passes over lines of more than 4,192 bytes without a word, and fails
-            # on endless words. 1,000 characters are 4,000 bytes at most.
-            for start in range(0, len(text), 1000):
-                yield text[start : start + 1000]
-    except BaseException as error:
-        failures.append(error)
-        raise
+def _counted_words(counts: Counter[str]) -> Iterator[str]:
+    """Lines of a word, a tab and a count, which say how often every word occurs."""
+    for word, count in counts.items():
+        # SentencePiece passes over lines of more than 4,192 bytes without a word, and fails on
+        # endless words. 1,000 characters are 4,000 bytes at most.
+        for start in range(0, len(word), 1000):
+            # In two lines, because a candidate for a unigram piece has to be in two of them.
+            for part in (count - 1, 1) if count > 1 else (1,):
+                yield f"{word[start : start + 1000]}\t{part}"
 
 
 def _training_error(message: str, vocabulary_size: int) -> str:

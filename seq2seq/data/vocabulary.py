@@ -4,8 +4,12 @@ Knows nothing of how a sentence is split. torchtext is needed to build a vocabul
 one: a checkpoint holds the list of its tokens.
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable
+from itertools import chain
+
+import numpy as np
+from numpy.typing import NDArray
 
 PAD, UNK, BOS, EOS = range(4)
 SPECIALS = ("<pad>", "<unk>", "<s>", "</s>")
@@ -62,6 +66,28 @@ class Vocabulary:
         if ids and min(ids) < 0:
             raise IndexError(f"Token ids are at least 0, not {min(ids)}.")
         return [self._tokens[id] for id in ids]
+
+
+class Numbering:
+    """Numbers tokens in the order in which they first come, and counts them on the way."""
+
+    def __init__(self) -> None:
+        self._numbers: defaultdict[str, int] = defaultdict()
+        self._numbers.default_factory = self._numbers.__len__
+        self._counts = np.zeros(0, dtype=np.int64)
+
+    def number(self, sentences: list[list[str]]) -> NDArray[np.int32]:
+        """The number of every token of these sentences, one after another."""
+        tokens = chain.from_iterable(sentences)
+        numbers = np.fromiter(map(self._numbers.__getitem__, tokens), dtype=np.int32)
+        counts = np.bincount(numbers, minlength=len(self._numbers))
+        counts[: len(self._counts)] += self._counts
+        self._counts = counts
+        return numbers
+
+    def counts(self) -> Counter[str]:
+        """How often each token has come, in the order of the numbers."""
+        return Counter(dict(zip(self._numbers, self._counts.tolist(), strict=True)))
 
 
 def build_vocabulary(

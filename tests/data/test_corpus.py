@@ -1,7 +1,9 @@
 """Line n stays line n, whatever the lines hold; and what is not text is refused where it lies."""
 
+import codecs
 import gzip
 import hashlib
+import io
 import json
 import os
 import subprocess
@@ -23,6 +25,7 @@ from seq2seq.data.corpus import (
     file_digest,
     read_lines,
     read_parallel,
+    read_stream,
 )
 
 # What str.splitlines or text mode take for the end of a line, and LF ends none the less.
@@ -381,3 +384,34 @@ def test_the_report_reads_well():
 def test_the_digest_is_that_of_the_bytes(tmp_path):
     content = gzip.compress(b"a\r\nb\n")
     assert file_digest(written(tmp_path / "a.gz", content)) == hashlib.sha256(content).hexdigest()
+
+
+# --- a stream, such as stdin ----------------------------------------------------------------
+
+LINES = st.lists(st.text(st.sampled_from("ab é人" + FALSE_ENDINGS), max_size=5))
+
+
+def streamed(content):
+    return list(read_stream(io.BytesIO(content), "stdin"))
+
+
+@given(LINES.map(lambda lines: [line.rstrip("\r") for line in lines]))
+def test_only_a_line_feed_ends_a_line_of_a_stream(lines):
+    content = "".join(f"{line}\n" for line in lines).encode()
+    assert streamed(content) == lines
+    assert streamed(content.replace(b"\n", b"\r\n")) == lines
+
+
+def test_a_stream_is_read_as_a_file_is(tmp_path):
+    file = tmp_path / "file"
+    for content in (b"a\n\nb", b"a\n\nb\n", b"\n", b"", b"a\r", codecs.BOM_UTF8,
+                    "\ufeffa\n\ufeffb\n".encode()):  # fmt: skip
+        file.write_bytes(content)
+        assert streamed(content) == list(read_lines(file))
+
+
+def test_a_line_of_a_stream_that_is_no_text_is_named():
+    with pytest.raises(ValueError, match=r"^stdin, line 3, byte column 2: 0xfc"):
+        streamed("eins\nzwei\nfür\nvier\n".encode("latin-1"))
+    with pytest.raises(ValueError, match=r"^stdin, line 1, byte column 2: 0x00"):
+        streamed("eins\n".encode("utf-16-le"))

@@ -3,13 +3,17 @@
 import gzip
 import hashlib
 import os
+import re
 import socket
+import subprocess
+import sys
 import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+from conftest import ROOT
 
 from seq2seq.data import download
 from seq2seq.data.corpus import count_lines, file_digest
@@ -28,7 +32,9 @@ class Server(ThreadingHTTPServer):
 
     daemon_threads = True
     fault: str | int | None = None
+    knows_ranges = True
     requests: list[str]
+    ranges: list[str | None]  # what each request asked for
     released: threading.Event  # ends a stall when the test is over
 
     @property
@@ -41,13 +47,24 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_GET(self):
         self.server.requests.append(self.path)
+        self.server.ranges.append(self.headers["Range"])
         fault, content = self.server.fault, CONTENTS[Path(self.path).name]
         if isinstance(fault, int):
             self.send_error(fault)
             return
         if fault == "other content":
             content = b"<html>Please log in</html>"
-        self.send_response(200)
+        if self.headers["Range"] and self.server.knows_ranges:
+            start = int(self.headers["Range"].removeprefix("bytes=").removesuffix("-"))
+            if start >= len(content):
+                self.send_error(416)
+                return
+            self.send_response(206)
+            sent = 0 if fault == "other part" else start
+            self.send_header("Content-Range", f"bytes {sent}-{len(content) - 1}/{len(content)}")
+            content = content[sent:]
+        else:
+            self.send_response(200)
         if fault != "no length":
             self.send_header("Content-Length", str(len(content)))
         self.end_headers()
@@ -66,7 +83,7 @@ class Handler(BaseHTTPRequestHandler):
 @pytest.fixture
 def server():
     running = Server(("127.0.0.1", 0), Handler)
-    running.requests, running.released = [], threading.Event()
+    running.requests, running.ranges, running.released = [], [], threading.Event()
     thread = threading.Thread(target=running.serve_forever, args=(0.01,))
     thread.start()
     yield running
@@ -100,6 +117,11 @@ def refusal(*arguments, error: type[Exception] = OSError, **keywords) -> str:
         ensure_corpus(*arguments, **keywords)
     assert "\n" not in str(caught.value)
     return str(caught.value)
+
+
+def leftover(root: Path, name: str = BIG) -> Path:
+    """Where the first part of an interrupted download waits."""
+    return root / f".{name}.partial"
 
 
 def closed_port() -> int:
@@ -192,7 +214,7 @@ def test_several_may_fetch_at_once(tmp_path):
         ("stalled", "silent for 0.2 s"),
     ],
 )
-def test_a_faulty_transfer_leaves_nothing_and_can_be_repeated(tmp_path, server, fault, reason):
+def test_a_faulty_transfer_leaves_no_file_and_can_be_repeated(tmp_path, server, fault, reason):
     server.fault = fault
     start = time.monotonic()
     message = refusal("tiny", tmp_path, [BIG], stall_seconds=0.2)
@@ -201,7 +223,8 @@ def test_a_faulty_transfer_leaves_nothing_and_can_be_repeated(tmp_path, server, 
     assert f"{server.url}/{BIG}" in message
     assert "data.root=" in message
     assert "data.url=" in message
-    assert contents(tmp_path) == {}
+    broke_off = fault in ("truncated", "stalled")  # what came is gone on with, what is wrong is not
+    assert set(contents(tmp_path)) == ({leftover(tmp_path).name} if broke_off else set())
 
     server.fault = None
     ensure_corpus("tiny", tmp_path, [BIG])
@@ -230,32 +253,97 @@ def test_a_wrong_number_of_lines_is_refused(tmp_path, monkeypatch, tiny):
     assert contents(tmp_path) == {}
 
 
-def test_an_interruption_leaves_nothing(tmp_path, monkeypatch):
-    """Ctrl-C in the middle of the body, and again just before the file gets its name."""
+# What was interrupted
+
+
+def half(root: Path) -> bytes:
+    """The first half of the big file, as an interrupted download leaves it."""
+    part = CONTENTS[BIG][: len(CONTENTS[BIG]) // 2]
+    leftover(root).write_bytes(part)
+    return part
+
+
+@pytest.mark.parametrize("stop", [KeyboardInterrupt, SystemExit])
+def test_an_interruption_leaves_no_file_but_what_came(tmp_path, monkeypatch, server, stop):
+    """In the middle of the body, and again just before the file gets its name."""
 
     def interrupt(*arguments):
-        raise KeyboardInterrupt
+        raise stop
 
     def interrupted_blocks(*arguments):
-        yield CONTENTS[BIG][:1000]
+        yield 0, CONTENTS[BIG][:1000]
         interrupt()
 
-    for name, replacement in (("_blocks", interrupted_blocks), ("count_lines", interrupt)):
+    for name, replacement, size in (
+        ("_blocks", interrupted_blocks, 1000),
+        ("count_lines", interrupt, len(CONTENTS[BIG])),
+    ):
         with monkeypatch.context() as patch:
             patch.setattr(download, name, replacement)
-            with pytest.raises(KeyboardInterrupt):
+            with pytest.raises(stop):
                 ensure_corpus("tiny", tmp_path, [BIG])
-        assert contents(tmp_path) == {}
+        assert contents(tmp_path) == {leftover(tmp_path).name: CONTENTS[BIG][:size]}
+    ensure_corpus("tiny", tmp_path, [BIG])
+    assert contents(tmp_path) == {BIG: CONTENTS[BIG]}
 
 
-def test_what_a_killed_process_left_is_removed_later(tmp_path):
-    leftover, living = (tmp_path / f".train.en.{name}.partial" for name in ("killed", "living"))
-    leftover.write_bytes(b"o")
-    living.write_bytes(b"on")
-    hours_ago = time.time() - 2 * download.STALE_SECONDS
-    os.utime(leftover, (hours_ago, hours_ago))
-    ensure_corpus("tiny", tmp_path, ["train.en"])
-    assert contents(tmp_path) == {"train.en": CONTENTS["train.en"], living.name: b"on"}
+def test_only_the_rest_is_fetched(tmp_path, server):
+    server.fault = "truncated"
+    assert "broke off" in refusal("tiny", tmp_path, [BIG])
+    came = leftover(tmp_path).stat().st_size
+    assert 0 < came < len(CONTENTS[BIG])
+    server.fault = None
+    ensure_corpus("tiny", tmp_path, [BIG])
+    assert contents(tmp_path) == {BIG: CONTENTS[BIG]}
+    assert server.ranges == [None, f"bytes={came}-"]
+
+
+def test_a_server_without_ranges_sends_all_again(tmp_path, server):
+    half(tmp_path)
+    server.knows_ranges = False
+    ensure_corpus("tiny", tmp_path, [BIG])
+    assert contents(tmp_path) == {BIG: CONTENTS[BIG]}
+    assert len(server.ranges) == 1
+
+
+def test_halves_of_two_versions_are_not_glued(tmp_path, server):
+    """The file was another one when its first half was fetched."""
+    leftover(tmp_path).write_bytes(b"x" * (len(CONTENTS[BIG]) // 2))
+    ensure_corpus("tiny", tmp_path, [BIG])
+    assert contents(tmp_path) == {BIG: CONTENTS[BIG]}
+    assert server.ranges == [f"bytes={len(CONTENTS[BIG]) // 2}-", None]
+
+
+def test_a_part_that_was_not_asked_for_is_not_glued(tmp_path, server):
+    half(tmp_path)
+    server.fault = "other part"
+    ensure_corpus("tiny", tmp_path, [BIG])
+    assert contents(tmp_path) == {BIG: CONTENTS[BIG]}
+
+
+def test_a_server_that_now_has_another_file_is_refused_as_before(tmp_path, server):
+    half(tmp_path)
+    server.fault, server.knows_ranges = "other content", False
+    assert "SHA-256" in refusal("tiny", tmp_path, [BIG])
+    assert contents(tmp_path) == {}
+
+
+@pytest.mark.parametrize("extra", [b"", b"and more"])
+def test_a_leftover_that_is_whole_or_too_long(tmp_path, server, extra):
+    leftover(tmp_path).write_bytes(CONTENTS[BIG] + extra)
+    ensure_corpus("tiny", tmp_path, [BIG])
+    assert contents(tmp_path) == {BIG: CONTENTS[BIG]}
+
+
+def test_what_a_killed_process_left_is_used_later(tmp_path, server):
+    killed, living = (tmp_path / f".{BIG}.{name}.partial" for name in ("killed", "living"))
+    killed.write_bytes(CONTENTS[BIG][:5000])
+    living.write_bytes(CONTENTS[BIG][:7000])
+    long_ago = time.time() - 2 * download.STALE_SECONDS
+    os.utime(killed, (long_ago, long_ago))
+    ensure_corpus("tiny", tmp_path, [BIG])
+    assert contents(tmp_path) == {BIG: CONTENTS[BIG], living.name: CONTENTS[BIG][:7000]}
+    assert server.ranges == ["bytes=5000-"]
 
 
 # What is wrong on this side
@@ -290,6 +378,49 @@ def test_a_folder_that_cannot_be_written_is_told_in_one_line(tmp_path, monkeypat
     message = refusal("tiny", tmp_path)
     assert "cannot be written (Permission denied)" in message
     assert "data.root=" in message
+
+
+def test_a_full_disk_leaves_nothing_broken(tmp_path, server, tiny):
+    """The limit on the size of a file fails writes as a full disk does, in a process of its own."""
+    limit = len(CONTENTS[BIG]) // 2
+    code = f"""
+import resource, signal, sys
+from pathlib import Path
+from seq2seq.data.download import CORPORA, NamedCorpus, NamedFile, ensure_corpus
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, ({limit}, {limit}))
+files = {{ {BIG!r}: NamedFile(*{tuple(tiny.files[BIG])!r}) }}
+CORPORA["tiny"] = NamedCorpus({server.url!r}, "free", files)
+try:
+    ensure_corpus("tiny", Path(sys.argv[1]))
+except OSError as error:
+    sys.exit(str(error))
+"""
+    done = subprocess.run([sys.executable, "-c", code, tmp_path], capture_output=True, text=True)
+    assert done.returncode == 1
+    assert "cannot be written (File too large): make room" in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert contents(tmp_path) == {leftover(tmp_path).name: CONTENTS[BIG][:limit]}
+    ensure_corpus("tiny", tmp_path, [BIG])  # once there is room
+    assert contents(tmp_path) == {BIG: CONTENTS[BIG]}
+
+
+def test_a_proxy_is_taken_from_the_environment(tmp_path, server, monkeypatch):
+    """The address is one that no machine has; the request reaches the proxy all the same."""
+    monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{server.server_port}")
+    ensure_corpus("tiny", tmp_path, url="http://corpus.invalid/folder")
+    assert contents(tmp_path) == CONTENTS
+    assert server.requests == [f"http://corpus.invalid/folder/{name}" for name in CONTENTS]
+
+
+def test_nothing_is_ever_unpacked():
+    """No member of an archive can leave its folder where no archive is opened."""
+    for path in [*ROOT.glob("seq2seq/**/*.py"), *ROOT.glob("scripts/*.py")]:
+        source = path.read_text(encoding="utf-8")
+        assert not re.search(r"\b(tarfile|zipfile|unpack_archive|extractall)\b", source), path
+    for corpus in CORPORA.values():
+        for name, file in corpus.files.items():
+            assert name == file.name == Path(name).name
 
 
 def test_unknown_names_are_answered_with_known_ones(tmp_path):

@@ -11,6 +11,7 @@ import pytest
 from seq2seq.config import DataConfig, SplitConfig, TokenizerConfig, VocabularyConfig
 from seq2seq.data import preparation
 from seq2seq.data.preparation import locate, prepare, report_lines
+from seq2seq.data.tokenizer import train_sentencepiece
 from seq2seq.data.vocabulary import UNK
 
 TEXT = {
@@ -111,6 +112,14 @@ def test_one_model_for_both_languages_or_one_for_each(folder, joint):
     assert (corpus.source.tokenizer.model == corpus.target.tokenizer.model) == joint
 
 
+def test_subwords_depend_on_the_words_and_their_counts_alone():
+    """Which is why counting them is enough, and no text has to be kept or sampled."""
+    lines = [line for text in TEXT.values() for line in text]
+    words = [word for line in lines for word in line.split()]
+    assert train_sentencepiece(lines, 40) == train_sentencepiece(words[::-1], 40)
+    assert train_sentencepiece(lines, 40) != train_sentencepiece(sorted(set(words)), 40)
+
+
 @pytest.mark.parametrize("joint", [True, False])
 def test_one_vocabulary_for_both_languages_or_one_for_each(folder, joint):
     corpus = prepare(config_of(folder, vocabulary=VocabularyConfig(joint=joint)))
@@ -209,6 +218,17 @@ def test_line_numbers_go_on_across_chunks(folder, monkeypatch):
     corpus = prepare(config_of(folder))
     assert "train: dropped 3: blank source (line 2, 7, 10)" in report_lines(corpus.report)
     assert all(a == b for a, b in texts(corpus))
+    assert corpus.lines.tolist() == [1, 3, 4, 5, 6, 8, 9]
+
+
+def test_rows_of_a_table_are_lines_of_its_file(folder):
+    """The header is line 1."""
+    rows = ["source\ttarget", "a\tb", "\tb", "c\td"]
+    (folder / "text" / "all.tsv").write_text("\n".join(rows) + "\n")
+    table = SplitConfig("all.tsv", "all.tsv")
+    corpus = prepare(config_of(folder, train=table))
+    assert texts(corpus) == [("a", "b"), ("c", "d")]
+    assert corpus.lines.tolist() == [2, 4]
 
 
 def test_no_line_of_the_validation_part_is_ever_left_out(folder):

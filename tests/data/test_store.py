@@ -1,5 +1,8 @@
 """What is written to disk is what is read back, sequence by sequence."""
 
+import os
+from pathlib import Path
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -19,7 +22,7 @@ def written(stem, *chunks):
     """A store of the sequences of all chunks."""
     with IdWriter(stem) as writer:
         for chunk in chunks:
-            writer.write(chunk)
+            writer.write([i for ids in chunk for i in ids], [len(ids) for ids in chunk])
     return IdStore(stem)
 
 
@@ -32,7 +35,17 @@ def test_sequences_come_back_in_order_whatever_the_chunks(folder, chunks):
     store = written(folder / "ids", *chunks)
     expected = [ids for chunk in chunks for ids in chunk]
     assert contents(store) == expected
-    assert store.lengths.tolist() == [len(ids) for ids in expected]
+    assert store.lengths(range(len(store))).tolist() == [len(ids) for ids in expected]
+    assert store.num_ids == sum(len(ids) for ids in expected)
+
+
+def test_several_sequences_come_in_the_order_asked_for(tmp_path):
+    store = written(tmp_path / "ids", [[1], [2, 2], [], [3, 3, 3]])
+    indices = np.array([3, 0, 2, 3])
+    assert [ids.tolist() for ids in store.read(indices)] == [[3, 3, 3], [1], [], [3, 3, 3]]
+    assert store.lengths(indices).tolist() == [3, 1, 0, 3]
+    assert store.read([]) == []
+    assert store.lengths([]).tolist() == []
 
 
 @given(st.lists(st.lists(st.integers(0, 9), max_size=6), max_size=10), st.integers(1, 7))
@@ -45,18 +58,33 @@ def test_renumbering_replaces_every_id_and_no_boundary(folder, sequences, chunk)
 
 def test_an_empty_store_has_no_sequence(tmp_path):
     store = written(tmp_path / "none")
-    assert len(store) == 0
-    assert store.lengths.tolist() == []
+    assert len(store) == store.num_ids == 0
 
 
 def test_a_store_of_empty_sequences_still_counts_them(tmp_path):
-    store = written(tmp_path / "empty", [[], []], iter([[]]))
+    store = written(tmp_path / "empty", [[], []], [[]])
     assert contents(store) == [[], [], []]
     renumber(tmp_path / "empty", np.array([], dtype=np.int32))
     assert contents(IdStore(tmp_path / "empty")) == [[], [], []]
+
+
+@pytest.mark.parametrize("index", [-1, 2])
+def test_there_is_no_sequence_outside_the_store(tmp_path, index):
+    store = written(tmp_path / "ids", [[1, 2], [3]])
+    with pytest.raises(IndexError, match=f"{index} of 2"):
+        store[index]
 
 
 def test_reading_cannot_change_the_file(tmp_path):
     store = written(tmp_path / "ids", [[1, 2]])
     with pytest.raises(ValueError, match="read-only"):
         store[0][0] = 5
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="asks Linux for its open files")
+def test_a_forgotten_store_leaves_no_file_open(tmp_path):
+    before = len(os.listdir("/proc/self/fd"))
+    store = written(tmp_path / "ids", [[1, 2]])
+    assert len(os.listdir("/proc/self/fd")) == before + 2
+    del store
+    assert len(os.listdir("/proc/self/fd")) == before

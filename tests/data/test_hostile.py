@@ -1,0 +1,288 @@
+"""Files that break other readers: each line is kept in its place, or named and refused."""
+
+import gzip
+import io
+import re
+import types
+from itertools import pairwise
+
+import pytest
+from conftest import ROOT
+from hypothesis import given
+from hypothesis import strategies as st
+
+from seq2seq.data.corpus import (
+    ParallelFiles,
+    count_lines,
+    read_lines,
+    read_parallel,
+    read_stream,
+)
+
+BOM = b"\xef\xbb\xbf"
+BLANKS = "\t\v\f \x1c\x1d\x1e\x1f\x85\xa0\u1680\u2000\u2007\u200a\u2028\u2029\u202f\u205f\u3000"
+TEN_MEGABYTES = b"a" * 10_000_000
+
+# Name, bytes, the lines in them.
+READ = [
+    ("U+2028 and U+2029", "a\u2028b\nc\u2029d\n".encode(), ["a\u2028b", "c\u2029d"]),
+    ("U+0085", "a\x85b\nc\n".encode(), ["a\x85b", "c"]),
+    ("vertical tab, form feed", b"a\vb\nc\fd\n", ["a\vb", "c\fd"]),
+    ("file, group, record, unit separator", b"\x1ca\x1d\n\x1e\x1f\n", ["\x1ca\x1d", "\x1e\x1f"]),
+    ("CR alone", b"a\rb\rc", ["a\rb\rc"]),
+    ("CRLF", b"a\r\nb\r\n", ["a", "b"]),
+    ("LF, CRLF and CR mixed", b"a\nb\r\nc\rd\r\r\n\r\n", ["a", "b", "c\rd\r", ""]),
+    ("LFCR", b"a\n\rb\n\r", ["a", "\rb", "\r"]),
+    ("no final LF", b"a\nb", ["a", "b"]),
+    ("no final LF after a CR", b"a\nb\r", ["a", "b\r"]),
+    ("empty", b"", []),
+    ("only line feeds", b"\n\n\n", ["", "", ""]),
+    ("BOM", BOM + b"a\nb\n", ["a", "b"]),
+    ("BOM and nothing else", BOM, []),
+    ("BOM on a line of its own", BOM + b"\na\n", ["", "a"]),
+    ("BOM twice", BOM + BOM + b"a\n", ["\ufeffa"]),
+    ("BOM in the middle", b"a\n" + BOM + b"b\n", ["a", "\ufeffb"]),
+    ("blanks of every kind", f"{BLANKS}\n{BLANKS}".encode(), [BLANKS, BLANKS]),
+    ("zero width", "\u200b\n\u200d\u2060\n".encode(), ["\u200b", "\u200d\u2060"]),
+    ("right-to-left marks", "\u200f\u202eא\u202c\n\u2067ب\u2069\n".encode(), None),
+    ("combining marks", ("a" + "\u0301" * 500 + "\n\u0301\n").encode(), None),
+    ("beyond the first plane", "😀👩‍👩‍👧\U0010ffff\n𝔞\n".encode(), None),
+    ("control characters", bytes(sorted({*range(1, 32)} - {10})) + b"\n\x7f\n", None),
+    ("quotation marks", b"\"a\nb\"\n'\n\"\"\n", ['"a', 'b"', "'", '""']),
+    ("tabs", b"a\tb\n\t\n", ["a\tb", "\t"]),
+    ("escapes", b"\\n\\0&#10;%0A\n<s></s>\n", ["\\n\\0&#10;%0A", "<s></s>"]),
+    ("5,000 tokens", b"wort " * 5000 + b"\nb\n", ["wort " * 5000, "b"]),
+    ("one line of 10 MB", TEN_MEGABYTES + b"\nb\n", [TEN_MEGABYTES.decode(), "b"]),
+]  # fmt: skip
+# Name, bytes, the line that is wrong, what else the message says.
+REFUSED = [
+    ("NUL", b"a\nb\0c\n", 2, "byte column 2: 0x00"),
+    ("surrogates as in CESU-8", b"a\n\xed\xa0\xbd\xed\xb8\x80\n", 2, "byte column 1: 0xed"),
+    ("lone surrogate", b"a\nb\n\xed\xb0\x80", 3, "byte column 1: 0xed"),
+    ("overlong", b"a\xc0\xafb\n", 1, "byte column 2: 0xc0"),
+    ("overlong NUL", b"\xc0\x80\n", 1, "byte column 1: 0xc0"),
+    ("beyond Unicode", b"a\n\xf4\x90\x80\x80\n", 2, "byte column 1: 0xf4"),
+    ("truncated at the end", "a\nä".encode()[:-1], 2, "byte column 1: 0xc3"),
+    ("truncated by a line feed", b"a\xe2\x80\nb\n", 1, "byte column 2: 0xe2"),
+    ("continuation alone", b"a\n\n\x80\n", 3, "byte column 1: 0x80"),
+    ("Latin-1", "viele Häuser\n".encode("latin-1"), 1, "LATIN1"),
+    ("Windows-1252", "„so“\n".encode("cp1252"), 1, "byte column 1: 0x84"),
+    ("UTF-16", "ein Haus\n".encode("utf-16"), 1, "UTF-16"),
+    ("UTF-16 without BOM", "ein Haus\n".encode("utf-16-be"), 1, "UTF-16"),
+    ("UTF-32", "ein Haus\n".encode("utf-32"), 1, "UTF-16"),
+    ("Shift JIS", "日本\n".encode("shift_jis"), 1, "byte column 1: 0x93"),
+    ("bzip2", b"BZh91AY&SY\xff\xff", 1, "bzip2"),
+    ("xz", b"\xfd7zXZ\x00\x00\x04", 1, "xz"),
+    ("zip", b"PK\x03\x04\x14\x00\x00", 1, "zip"),
+    ("zstd", b"\x28\xb5\x2f\xfd\x04\x00", 1, "zstd"),
+    ("gzip within gzip", gzip.compress(gzip.compress(b"a\n")), 1, "packed twice"),
+]  # fmt: skip
+
+
+def expected_lines(content):
+    """By the definition: what LF ends, and what is left over."""
+    content = content.removeprefix(BOM)
+    *ended, rest = content.split(b"\n")
+    return [line.removesuffix(b"\r").decode() for line in ended] + [rest.decode()] * bool(rest)
+
+
+@pytest.mark.parametrize(("name", "content", "lines"), READ, ids=[name for name, *_ in READ])
+def test_what_is_text_is_read_line_for_line(tmp_path, name, content, lines):
+    plain, packed = tmp_path / "text", tmp_path / "text.gz"
+    plain.write_bytes(content)
+    packed.write_bytes(gzip.compress(content, 1))
+    lines = expected_lines(content) if lines is None else lines
+    assert lines == expected_lines(content)
+    for path in (plain, packed):
+        assert list(read_lines(path)) == lines
+        assert count_lines(path) == len(lines)
+        pairs = list(read_parallel(ParallelFiles(path, path)))
+        assert pairs == [(line, line) for line in lines]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "number", "says"), REFUSED, ids=[name for name, *_ in REFUSED]
+)
+def test_what_is_no_text_is_refused_by_file_and_line(tmp_path, name, content, number, says):
+    path = tmp_path / "text"
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match=re.escape(f"{path}, line {number}, ")) as error:
+        list(read_lines(path))
+    assert says in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+FALSE_ENDINGS = "\u2028\u2029\x85\v\f\x1c\x1d\x1e\r"
+line_texts = st.lists(
+    st.text(
+        st.sampled_from("\"' \ufeff" + FALSE_ENDINGS)
+        | st.characters(exclude_categories=["Cs"], exclude_characters="\0\n\t"),
+        max_size=9,
+    ),
+    max_size=9,
+)
+
+
+def packed_in_members(content, cuts):
+    """A gzip file of several members, cut anywhere, within a character or a BOM too."""
+    places = sorted({0, *(cut % (len(content) + 1) for cut in cuts), len(content)})
+    parts = pairwise(places)
+    return b"".join(gzip.compress(content[a:b], 1) for a, b in parts) or gzip.compress(b"")
+
+
+@given(line_texts, line_texts, st.lists(st.integers(0, 999), max_size=4), st.booleans())
+def test_pairs_carry_the_same_number_on_both_sides(tmp_path_factory, some, others, cuts, crlf):
+    """Each side has its own hostile text and endings; the numbers before it must agree."""
+    folder = tmp_path_factory.getbasetemp()
+    count = min(len(some), len(others))
+    texts = []
+    for lines, ending in ((some, "\r\n" if crlf else "\n"), (others, "\n")):
+        text = "".join(f"{i}|{line}|{ending}" for i, line in enumerate(lines[:count]))
+        texts.append(BOM + text.encode())
+    source, target = folder / "hostile.source", folder / "hostile.target.gz"
+    source.write_bytes(texts[0])
+    target.write_bytes(packed_in_members(texts[1], cuts))
+    pairs = list(read_parallel(ParallelFiles(source, target)))
+    assert pairs == [(f"{i}|{some[i]}|", f"{i}|{others[i]}|") for i in range(count)]
+    table = folder / "hostile.tsv"
+    rows = "".join(f"{a}\tx\t{b}\n" for a, b in pairs)
+    table.write_bytes(BOM + b"de\tother\ten\n" + rows.encode())
+    read = read_parallel(ParallelFiles(table, table, None, "de", "en"))
+    assert list(read) == pairs
+
+
+@given(st.binary(max_size=60), st.binary(max_size=60))
+def test_any_bytes_give_all_lines_or_a_refusal(tmp_path_factory, some, more):
+    """Whatever the bytes: as many lines as line feeds say, or one line of error."""
+    path = tmp_path_factory.getbasetemp() / "any bytes"
+    content = some + b"\n" + more
+    path.write_bytes(content)
+    try:
+        content.replace(b"\0", b"\xff").decode()
+    except UnicodeDecodeError:
+        with pytest.raises(ValueError, match=re.escape(str(path))) as error:
+            list(read_lines(path))
+        assert "\n" not in str(error.value)
+    else:
+        assert list(read_lines(path)) == expected_lines(content)
+        assert count_lines(path) == len(expected_lines(content))
+
+
+def test_a_mark_is_known_across_the_members_of_gzip(tmp_path):
+    """A look at the next three bytes would see one only."""
+    path = tmp_path / "text.gz"
+    path.write_bytes(gzip.compress(BOM[:1]) + gzip.compress(BOM[1:] + b"a\n"))
+    assert list(read_lines(path)) == ["a"]
+
+
+@pytest.mark.parametrize("damage", ["truncated", "flipped", "garbage after it", "padded"])
+def test_gzip_is_whole_or_refused(tmp_path, damage):
+    lines = [f"Satz {n}" for n in range(200)]
+    packed = gzip.compress("\n".join(lines).encode())
+    middle = len(packed) // 2
+    content = {
+        "truncated": packed[:middle],
+        "flipped": packed[:middle] + bytes([packed[middle] ^ 0xFF]) + packed[middle + 1 :],
+        "garbage after it": packed + b"garbage",
+        "padded": packed + b"\0" * 100,  # as tapes do; allowed by the format
+    }[damage]
+    path = tmp_path / "text"  # the name says nothing
+    path.write_bytes(content)
+    if damage == "padded":
+        assert list(read_lines(path)) == lines
+        return
+    with pytest.raises(ValueError, match=r"text is damaged or cut short"):
+        list(read_lines(path))
+
+
+@pytest.mark.parametrize("name", ["text.gz", "TEXT.GZ"])
+def test_text_that_is_called_gzip_is_refused(tmp_path, name):
+    (tmp_path / name).write_bytes(b"<html>404</html>\n")
+    with pytest.raises(ValueError, match=rf"{name} is named \.gz but holds no gzip data"):
+        list(read_lines(tmp_path / name))
+
+
+def test_a_folder_is_no_file(tmp_path):
+    with pytest.raises(OSError, match=rf"{tmp_path} cannot be read \(Is a directory\)"):
+        list(read_lines(tmp_path))
+
+
+@given(line_texts, line_texts)
+def test_different_counts_are_always_refused_with_both(tmp_path_factory, some, more):
+    folder = tmp_path_factory.getbasetemp()
+    longer = [*some, *more, "x"]
+    files = ParallelFiles(folder / "shorter", folder / "longer")
+    for path, lines in zip(files[:2], (some, longer), strict=True):
+        path.write_bytes("".join(f"|{line}\n" for line in lines).encode())
+    with pytest.raises(ValueError, match="must translate line n") as error:
+        list(read_parallel(files))
+    assert f"{files.source} has {len(some)} lines" in str(error.value)
+    assert f"{files.target} has {len(longer)}," in str(error.value)
+
+
+# The lines of translate.py
+
+
+@pytest.fixture(scope="module")
+def translate():
+    """``scripts/translate.py``, with chunks of three lines."""
+    module = types.ModuleType("translate")
+    source = (ROOT / "scripts" / "translate.py").read_text(encoding="utf-8")
+    exec(compile(source, "translate.py", "exec"), module.__dict__)
+    module.CHUNK = 3
+    return module
+
+
+class Echo:
+    """Translates a sentence into its number in the input, itself, and what shifts lines."""
+
+    def __init__(self):
+        self.count = 0
+
+    def translate_num_best(self, sentences, num_best):
+        found = []
+        for sentence in sentences:
+            self.count += 1
+            text = f"{self.count}|{sentence}|\n\r\t"
+            found.append([types.SimpleNamespace(text=text, score=-1.0)] * num_best)
+        return found
+
+
+def outputs(translate, content, num_best=1):
+    texts = translate.translated(Echo(), io.BytesIO(content), num_best)
+    return "".join(text + "\n" for text in texts).removesuffix("\n").split("\n")
+
+
+@pytest.mark.parametrize(("name", "content", "lines"), READ, ids=[name for name, *_ in READ])
+def test_output_line_i_belongs_to_input_line_i(translate, name, content, lines):
+    lines = content.decode("utf-8-sig").split("\n")
+    lines = lines[:-1] if lines[-1] == "" else lines
+    written = outputs(translate, content)
+    if not lines:
+        assert written == [""]
+        return
+    assert [int(line.split("|")[0]) for line in written] == list(range(1, len(lines) + 1))
+    for line, text in zip(written, lines, strict=True):
+        assert text.strip("\r\ufeff").replace("\r", " ") in line
+
+
+@given(line_texts)
+def test_any_input_keeps_its_lines(translate, lines):
+    content = "".join(f"{line}|\n" for line in lines).encode()
+    for num_best in (1, 2):
+        written = outputs(translate, content, num_best)
+        assert len(written) == max(1, len(lines) * num_best)
+        if lines and num_best > 1:
+            rows = [line.split("\t") for line in written]
+            numbers = [i for i in range(1, len(lines) + 1) for _ in range(num_best)]
+            assert [int(number) for number, _, _ in rows] == numbers
+            assert [int(text.split("|")[0]) for _, text, _ in rows] == numbers
+
+
+@pytest.mark.parametrize(
+    ("content", "number"),
+    [(content, n) for name, content, n, _ in REFUSED if not re.search("zip|xz|zst", name)],
+)
+def test_input_that_is_no_text_is_refused_by_line(content, number):
+    with pytest.raises(ValueError, match=rf"^stdin, line {number}, "):
+        list(read_stream(io.BytesIO(content), "stdin"))
