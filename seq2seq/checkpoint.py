@@ -1,16 +1,33 @@
-"""The whole run in one safetensors file: written atomically, loaded without executing anything."""
+"""The whole run in one safetensors file: written atomically, loaded without executing anything.
 
+Beside the tensors, the file's own header has four texts: ``format``; ``header``, which is JSON;
+``digests``, the SHA-256 of every tensor with its name, type and shape, so that a part can be read
+without the rest; and ``sha256``, that of the two before it. A flipped bit is found wherever it is.
+"""
+
+import hashlib
 import json
+import math
 import os
+import shutil
 import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-FORMAT = 1
+from seq2seq.schema import from_json
+
+FORMAT = 2  # 1 had no digests
+
+
+class DamagedCheckpointError(ValueError):
+    """The file is not what was written; the one before it may be."""
 
 
 class Checkpoint(NamedTuple):
@@ -18,6 +35,7 @@ class Checkpoint(NamedTuple):
 
     tensors: dict[str, Tensor]
     header: dict[str, Any]
+    path: Path
 
     def part(self, name: str) -> dict[str, Tensor]:
         """The tensors called ``<name>.*``, without that prefix."""
@@ -28,6 +46,31 @@ class Checkpoint(NamedTuple):
             if key.startswith(start)
         }
 
+    def read(self, key: str, kind: Any) -> Any:
+        """The header's entry ``key`` (``a.b`` is within ``a``) as ``schema.from_json`` reads it.
+
+        Raises:
+            ValueError: there is none, or it is no ``kind``.
+        """
+        value: Any = self.header
+        for name in key.split("."):
+            if not isinstance(value, dict) or name not in value:
+                raise ValueError(f"checkpoint={self.path}: {key} is missing.")
+            value = value[name]
+        with self.blamed():
+            return from_json(kind, value, key)
+
+    @contextmanager
+    def blamed(self) -> Iterator[None]:
+        """Around what reads the content: a ValueError in there names the file."""
+        try:
+            yield
+        except ValueError as error:
+            start = f"checkpoint={self.path}"
+            if str(error).startswith(start):
+                raise
+            raise ValueError(f"{start}: {error}") from error
+
 
 def save_checkpoint(path: Path, tensors: dict[str, Tensor], header: dict[str, Any]) -> None:
     """Write a checkpoint; after a failure the previous file is as it was.
@@ -35,33 +78,61 @@ def save_checkpoint(path: Path, tensors: dict[str, Tensor], header: dict[str, An
     Raises:
         OSError: no space, no permission; names the file.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
     # Tensors that share storage (tied embeddings) are refused by safetensors: each gets its own.
     contents = {
         name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()
     }
-    metadata = {"format": str(FORMAT), "header": json.dumps(header, allow_nan=False)}
-    # What a killed write left: a run folder has one writer, so nobody else is at work on these.
-    for stale in path.parent.glob(f"{path.name}*.partial"):
-        stale.unlink(missing_ok=True)
-    handle, partial = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".partial")
-    os.close(handle)
-    try:
+    texts = {
+        "header": json.dumps(header, allow_nan=False),
+        "digests": json.dumps({name: _digest(name, tensor) for name, tensor in contents.items()}),
+    }
+    metadata = {"format": str(FORMAT), **texts, "sha256": _seal(texts)}
+    with _replacing(path) as partial:
         save_file(contents, partial, metadata)
-        # A run killed while writing must leave the previous checkpoint readable: a rename
-        # within one folder is atomic, a write of 100 MB is not. What is renamed must be on the
-        # disk before its name is, or a power cut leaves a good name on an empty file.
-        _flush(Path(partial))
-        os.chmod(partial, 0o644)  # mkstemp's files are for the owner alone
-        os.replace(partial, path)
-        _flush(path.parent)
+
+
+def link_checkpoint(path: Path, name: Path) -> None:
+    """Make ``name`` another name of the file ``path``, in place of what had that name.
+
+    Raises:
+        OSError: no space, no permission; names the file.
+    """
+    with _replacing(name) as partial:
+        partial.unlink()
+        try:
+            os.link(path, partial)
+        except OSError:  # no hard links on this file system, or no more of them
+            shutil.copyfile(path, partial)
+
+
+@contextmanager
+def _replacing(path: Path) -> Iterator[Path]:
+    """A temporary file to be written, which then becomes ``path`` at once and as a whole."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        # What a killed write left: a file has one writer, so nobody else is at work on these.
+        for stale in path.parent.glob(f"{path.name}*.partial"):
+            stale.unlink(missing_ok=True)
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".partial")
+        os.close(handle)
+        partial = Path(name)
+        try:
+            yield partial
+            # A run killed while writing must leave the previous checkpoint readable: a rename
+            # within one folder is atomic, a write of 100 MB is not. What is renamed must be on
+            # the disk before its name is, or a power cut leaves a good name on an empty file.
+            _flush(partial)
+            os.chmod(partial, 0o644)  # mkstemp's files are for the owner alone
+            os.replace(partial, path)
+            _flush(path.parent)
+        finally:
+            # Also there after a replacement by another name of the same file, which does nothing.
+            partial.unlink(missing_ok=True)
     except (OSError, SafetensorError) as error:
         raise OSError(
-            f"{path} could not be written ({error}); the previous file is intact. Free "
-            f"some space or fix the permissions, then resume the run."
+            f"{path} could not be written ({error}); the previous file is intact. Free some "
+            f"space or fix the permissions; a run then goes on with resume=<its folder>."
         ) from error
-    finally:
-        Path(partial).unlink(missing_ok=True)
 
 
 def _flush(path: Path) -> None:
@@ -78,7 +149,9 @@ def load_checkpoint(path: Path, parts: tuple[str, ...] | None = None) -> Checkpo
 
     Raises:
         FileNotFoundError: there is no such file.
-        ValueError: it is no checkpoint of ours, or damaged, or of a newer format.
+        DamagedCheckpointError: it is no checkpoint of ours, or not as it was written.
+        ValueError: it is of a newer format.
+        OSError: it cannot be read.
     """
     if not path.is_file():
         raise FileNotFoundError(
@@ -88,20 +161,100 @@ def load_checkpoint(path: Path, parts: tuple[str, ...] | None = None) -> Checkpo
     try:
         with safe_open(path, framework="pt") as file:
             metadata = file.metadata() or {}
-            if "header" not in metadata or not metadata.get("format", "").isdigit():
-                raise ValueError(
-                    f"checkpoint={path} is a safetensors file of another program; "
-                    f"give one that scripts/train.py wrote."
-                )
-            if int(metadata["format"]) > FORMAT:
-                raise ValueError(
-                    f"checkpoint={path} has format {metadata['format']}, but this version reads "
-                    f"formats up to {FORMAT}; update seq2seq."
-                )
-            wanted = [key for key in file.keys() if parts is None or key.split(".")[0] in parts]  # noqa: SIM118
-            tensors = {key: file.get_tensor(key) for key in wanted}
-        return Checkpoint(tensors, json.loads(metadata["header"]))
+            _check_format(path, metadata)
+            names = list(file.keys())
+            wanted = [name for name in names if parts is None or name.split(".")[0] in parts]
+            tensors = {name: file.get_tensor(name) for name in wanted}
+        header = _parse(metadata["header"])
+        if metadata["format"] == "1":
+            # Its place in the data is counted in batches, not in pairs: no run can go on there.
+            header.pop("progress", None)
+        else:
+            _check_digests(metadata, names, tensors)
+        return Checkpoint(tensors, header, path)
+    except DamagedCheckpointError as error:
+        raise DamagedCheckpointError(f"checkpoint={path} {error}.") from error
     except SafetensorError as error:
-        raise ValueError(
-            f"checkpoint={path} is damaged or no safetensors file ({error}); nothing in it was run."
+        reason = " ".join(str(error).split())  # it quotes what it could not read
+        raise DamagedCheckpointError(
+            f"checkpoint={path} is damaged or no safetensors file ({reason[:200]}); "
+            f"nothing in it was run."
         ) from error
+    except OSError as error:
+        raise OSError(f"checkpoint={path} cannot be read ({error.strerror or error}).") from error
+
+
+def _check_format(path: Path, metadata: Mapping[str, str]) -> None:
+    if "header" not in metadata or metadata.get("format", "") not in map(str, range(1, 100)):
+        raise DamagedCheckpointError(
+            "is a safetensors file of another program; give one that scripts/train.py wrote"
+        )
+    if int(metadata["format"]) > FORMAT:
+        raise ValueError(
+            f"checkpoint={path} has format {metadata['format']}, but this version reads "
+            f"formats up to {FORMAT}; update seq2seq."
+        )
+
+
+def _check_digests(
+    metadata: Mapping[str, str], names: list[str], tensors: dict[str, Tensor]
+) -> None:
+    if _seal(metadata) != metadata.get("sha256"):
+        raise DamagedCheckpointError("is damaged: its header is not as it was written")
+    digests = _parse(metadata.get("digests", ""))
+    if digests.keys() != set(names):
+        raise DamagedCheckpointError("is damaged: its tensors are not those that were written")
+    for name, tensor in tensors.items():
+        if _digest(name, tensor) != digests[name]:
+            raise DamagedCheckpointError(
+                f"is damaged: its tensor {name!r} is not as it was written"
+            )
+
+
+def _digest(name: str, tensor: Tensor) -> str:
+    digest = hashlib.sha256(f"{name} {tensor.dtype} {list(tensor.shape)}\n".encode())
+    digest.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()
+
+
+def _seal(texts: Mapping[str, str]) -> str:
+    both = "\n".join(texts.get(name, "") for name in ("header", "digests"))
+    return hashlib.sha256(both.encode()).hexdigest()
+
+
+def _parse(text: str) -> dict[str, Any]:
+    """A JSON object, of numbers that JSON has: Python would also take NaN, and 1e999 for infinity.
+
+    Raises:
+        DamagedCheckpointError: it is something else.
+    """
+    try:
+        value = json.loads(text, parse_float=_finite, parse_constant=_finite)
+    except (ValueError, RecursionError) as error:
+        raise DamagedCheckpointError("is damaged: its header is not JSON") from error
+    if not isinstance(value, dict):
+        raise DamagedCheckpointError("is damaged: its header is no JSON object")
+    return value
+
+
+def _finite(text: str) -> float:
+    if not math.isfinite(value := float(text)):
+        raise ValueError(f"{text} is no finite number")
+    return value
+
+
+def check_tensors(found: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -> None:
+    """Refuse tensors that differ from the expected ones in name, shape or type.
+
+    Raises:
+        ValueError: names the first that does.
+    """
+    for name in sorted(found.keys() | expected.keys()):
+        if name not in found or name not in expected:
+            what = "is missing" if name not in found else "has no place in this model"
+            raise ValueError(f"the tensor {name!r} {what}.")
+        a, b = found[name], expected[name]
+        if (a.shape, a.dtype) != (b.shape, b.dtype):
+            raise ValueError(
+                f"the tensor {name} is {a.dtype} {list(a.shape)}, not {b.dtype} {list(b.shape)}."
+            )

@@ -1,18 +1,34 @@
 """A checkpoint comes back as it was, is replaced whole or not at all, and runs nothing."""
 
+import copy
+import errno
+import json
 import os
 import pickle
+import resource
+import signal
 import stat
 import struct
+from dataclasses import asdict
 
 import pytest
 import torch
-from hypothesis import given
+from conftest import small_run
+from hypothesis import given, settings
 from hypothesis import strategies as st
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 
 from seq2seq import checkpoint
-from seq2seq.checkpoint import FORMAT, load_checkpoint, save_checkpoint
+from seq2seq.checkpoint import (
+    FORMAT,
+    DamagedCheckpointError,
+    link_checkpoint,
+    load_checkpoint,
+    save_checkpoint,
+)
+from seq2seq.config import DecodingConfig
+from seq2seq.decoding.translator import load_translator
+from seq2seq.training.state import restore_run
 
 TENSORS = {
     "model.weight": torch.randn(3, 4, generator=torch.Generator().manual_seed(0)),
@@ -83,7 +99,7 @@ def test_parameters_may_need_gradients(path):
 
 
 def fail_at_once(*arguments):
-    raise OSError(28, "No space left on device")
+    raise OSError(errno.ENOSPC, "No space left on device")
 
 
 def fail_half_way(tensors, filename, metadata):
@@ -105,6 +121,77 @@ def test_a_failed_write_leaves_the_previous_file(path, monkeypatch, name, failin
     assert "\n" not in str(caught.value)
     assert files_in(path.parent) == [path.name]
     assert same(load_checkpoint(path).tensors, TENSORS)
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "number"),
+    [
+        (checkpoint.tempfile, "mkstemp", errno.EROFS),
+        (checkpoint.tempfile, "mkstemp", errno.EACCES),
+        (checkpoint.os, "fsync", errno.EDQUOT),
+        (checkpoint.os, "replace", errno.EACCES),
+    ],
+)
+def test_whatever_forbids_writing_is_said_in_one_line(path, monkeypatch, module, name, number):
+    """T2: read-only folder, no permission, quota used up."""
+
+    def forbidden(*arguments, **named):
+        raise OSError(number, os.strerror(number))
+
+    save_checkpoint(path, TENSORS, HEADER)
+    monkeypatch.setattr(module, name, forbidden)
+    for write in (save_checkpoint, link_checkpoint):
+        arguments = (path, {}, {}) if write is save_checkpoint else (path, path)
+        with pytest.raises(OSError, match=os.strerror(number)) as caught:
+            write(*arguments)
+        assert str(path) in str(caught.value)
+        assert "\n" not in str(caught.value)
+    assert files_in(path.parent) == [path.name]
+    assert same(load_checkpoint(path).tensors, TENSORS)
+
+
+def test_a_folder_that_cannot_be_is_named(tmp_path):
+    (tmp_path / "file").write_text("no folder")
+    with pytest.raises(OSError, match=r"file/last\.safetensors could not be written"):
+        save_checkpoint(tmp_path / "file" / "last.safetensors", TENSORS, HEADER)
+
+
+def test_a_file_that_may_not_grow_leaves_the_previous_one(path):
+    """T2: as on a full disk, the system itself ends the write in the middle."""
+    save_checkpoint(path, TENSORS, HEADER)
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, before[1]))
+        with pytest.raises(OSError, match="could not be written"):
+            save_checkpoint(path, {"model.weight": torch.zeros(10_000)}, {})
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        signal.signal(signal.SIGXFSZ, handler)
+    assert files_in(path.parent) == [path.name]
+    assert same(load_checkpoint(path).tensors, TENSORS)
+
+
+def test_another_name_is_the_same_file_and_costs_nothing(path):
+    save_checkpoint(path, TENSORS, HEADER)
+    other = path.with_name("best.safetensors")
+    for _ in range(2):  # to name it once more changes nothing
+        link_checkpoint(path, other)
+        assert other.samefile(path)
+        assert not other.is_symlink()  # T11
+        assert files_in(path.parent) == [other.name, path.name]
+    save_checkpoint(path, {}, {})  # a new file: the other name keeps the old one
+    assert same(load_checkpoint(other).tensors, TENSORS)
+
+
+def test_without_hard_links_another_name_is_a_copy(path, monkeypatch):
+    monkeypatch.setattr(checkpoint.os, "link", fail_at_once)
+    save_checkpoint(path, TENSORS, HEADER)
+    other = path.with_name("best.safetensors")
+    link_checkpoint(path, other)
+    assert not other.samefile(path)
+    assert other.read_bytes() == path.read_bytes()
+    assert files_in(path.parent) == [other.name, path.name]
 
 
 def test_an_interrupted_write_leaves_the_previous_file(path, monkeypatch):
@@ -213,3 +300,236 @@ def test_the_file_is_what_safetensors_says_it_is(path):
     (length,) = struct.unpack("<Q", content[:8])
     assert content[8:9] == b"{"
     assert content[8 : 8 + length].rstrip().endswith(b"}")
+
+
+def test_the_first_format_is_still_read(tmp_path):
+    """It had no digests, and counted otherwise where a run stands: it is not resumed from."""
+    path = tmp_path / "old.safetensors"
+    save_file(TENSORS, path, {"format": "1", "header": json.dumps(HEADER)})
+    loaded = load_checkpoint(path)
+    assert same(loaded.tensors, TENSORS)
+    assert loaded.header == {key: HEADER[key] for key in HEADER if key != "progress"}
+
+
+# --- damaged and hostile files ----------------------------------------------------------------
+#
+# T8: of whatever file, loading makes an equal copy or one line that names it; it runs nothing.
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """A run's checkpoint: its path, and the model and optimiser that it can be restored to."""
+    path = tmp_path_factory.mktemp("whole") / "last.safetensors"
+    model, optimizer, _ = small_run(path)
+    return path, model, optimizer
+
+
+def use(path, model, optimizer):
+    """Everything that is ever done with a checkpoint; None where it is refused, as it should be."""
+    try:
+        loaded = load_checkpoint(path)
+        translator, _ = load_translator(path, DecodingConfig(), torch.device("cpu"))
+        progress = restore_run(loaded, model, optimizer)
+    except (ValueError, OSError) as error:
+        refusal = str(error)
+    else:
+        return loaded, translator, progress
+    assert str(path) in refusal
+    assert "\n" not in refusal
+    return None
+
+
+damages = st.one_of(
+    st.tuples(st.just("flip"), st.floats(0, 1, exclude_max=True), st.integers(0, 7)),
+    st.tuples(st.just("cut"), st.floats(0, 1, exclude_max=True), st.integers(1, 100)),
+    st.tuples(st.just("insert"), st.floats(0, 1), st.binary(min_size=1, max_size=9)),
+    st.tuples(st.just("truncate"), st.floats(0, 1), st.none()),
+)
+
+
+def damaged(content, kind, where, what):
+    place = int(where * len(content))
+    if kind == "flip" and content:
+        content = bytearray(content)
+        content[place] ^= 1 << what
+        return bytes(content)
+    if kind in ("flip", "truncate"):
+        return content[:place]
+    rest = content[place + what :] if kind == "cut" else what + content[place:]
+    return content[:place] + rest
+
+
+@given(st.lists(damages, min_size=1, max_size=3), st.booleans())
+def test_damaged_bytes_are_refused_or_change_nothing(whole, tmp_path_factory, changes, in_header):
+    original, model, optimizer = whole
+    path = tmp_path_factory.getbasetemp() / "bytes.safetensors"
+    content = original.read_bytes()
+    # Most bytes are numbers of a tensor, but most ways to be wrong are in the texts before them.
+    end = 8 + struct.unpack("<Q", content[:8])[0] if in_header else len(content)
+    head = content[:end]
+    for change in changes:
+        head = damaged(head, *change)
+    path.write_bytes(head + content[end:])
+    if (used := use(path, model, optimizer)) is not None:
+        true = load_checkpoint(original)
+        assert same(used[0].tensors, true.tensors)
+        assert used[0].header == true.header
+
+
+@pytest.mark.parametrize("place", [0.0, 0.1, 0.3, 0.5, 0.7, 0.9, 0.999])
+def test_a_flipped_bit_of_a_tensor_is_found(whole, tmp_path, place):
+    """Silent otherwise: any 32 bits are some number."""
+    content = bytearray(whole[0].read_bytes())
+    start = 8 + struct.unpack("<Q", content[:8])[0]
+    content[start + int(place * (len(content) - start))] ^= 4
+    path = tmp_path / "flipped.safetensors"
+    path.write_bytes(content)
+    with pytest.raises(DamagedCheckpointError, match=r"its tensor '.*' is not as it was written"):
+        load_checkpoint(path)
+
+
+def test_only_what_is_read_is_checked(whole, tmp_path):
+    """A translation needs no optimiser: neither the time to check it, nor a whole one."""
+    metadata = describe(whole[0])
+    tensors = load_file(whole[0])
+    tensors["optimizer.0.exp_avg"] += 1
+    path = tmp_path / "part.safetensors"
+    save_file(tensors, path, metadata)
+    load_checkpoint(path, parts=("model", "tokenizer"))
+    with pytest.raises(DamagedCheckpointError, match=r"'optimizer\.0\.exp_avg'"):
+        load_checkpoint(path)
+
+
+def describe(path):
+    with checkpoint.safe_open(path, framework="pt") as file:
+        return file.metadata()
+
+
+def write_sealed(path, tensors, header):
+    """A file as a stranger could make it: whole, with any text for a header."""
+    digests = {name: checkpoint._digest(name, tensor) for name, tensor in tensors.items()}
+    texts = {"header": header, "digests": json.dumps(digests)}
+    metadata = {"format": str(FORMAT), **texts, "sha256": checkpoint._seal(texts)}
+    save_file({name: tensor.clone() for name, tensor in tensors.items()}, path, metadata)
+
+
+def paths_in(value, path=()):
+    """Where something is in a JSON object; of long lists, the first entry."""
+    for key in value if isinstance(value, dict) else range(min(len(value), 1)):
+        yield (*path, key)
+        if isinstance(value[key], dict | list):
+            yield from paths_in(value[key], (*path, key))
+
+
+ODD = [
+    *(None, True, -1, 0, 2, 10**9, 10**30, 10**400, 0.5, -1e308),
+    *("", "x\n", "\ud800", "/etc", "lstm", "paper"),
+    *([], [[1]], {}, {"a\nb": 1}, ["x"] * 7, ["<pad>", "<unk>", "<s>", "</s>", "a", "b", "d"]),
+]
+
+
+@settings(max_examples=30)
+@given(st.data())
+def test_a_header_of_another_make_is_refused_or_taken_as_it_is(whole, tmp_path_factory, data):
+    original, model, optimizer = whole
+    true = load_checkpoint(original)
+    header = copy.deepcopy(true.header)
+    for _ in range(data.draw(st.integers(1, 2))):
+        *groups, last = data.draw(st.sampled_from(list(paths_in(header))))
+        owner = header
+        for group in groups:
+            owner = owner[group]
+        if data.draw(st.booleans()):
+            owner[last] = data.draw(st.sampled_from(ODD))
+        else:
+            del owner[last]
+    path = tmp_path_factory.getbasetemp() / "header.safetensors"
+    write_sealed(path, true.tensors, json.dumps(header))
+    if (used := use(path, model, optimizer)) is not None:
+        assert used[0].header == header
+        assert asdict(used[2]).items() >= header["progress"].items()
+        assert used[1].source.vocabulary.token_list == header["sides"]["source"]["vocabulary"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "[]", "{", "[" * 200_000, '{"a":' * 100_000, '{"a": NaN}', '{"a": -Infinity}',
+     '{"a": 1e999}', '{"a": ' + "9" * 5000 + "}", "null", "{}", '"config"'],
+    ids=lambda text: text[:12] or "empty",
+)  # fmt: skip
+def test_a_header_that_is_no_run_is_refused(whole, tmp_path, text):
+    path = tmp_path / "header.safetensors"
+    write_sealed(path, load_checkpoint(whole[0]).tensors, text)
+    assert use(path, *whole[1:]) is None
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("config.model", {"encoder_size": 10**6}),  # terabytes
+        ("config.model", {"decoder_size": 10**9, "initialisation": "paper"}),
+        ("config.model.embedding_size", 10**18),
+        ("config.model.decoder_size", 10**30),
+        ("config.model.encoder_layers", 10**9),  # a loop that has no end
+        ("config.model.attention.heads", 10**9),
+        ("config.model.dropout", 1.5),
+        ("config.model.cell", "lstm"),
+        ("config.model.cell", "rnn"),
+        ("config.model.embedding_size", "3"),
+        ("config.model.embedding_size", True),
+        ("sides.source.tokenizer.name", "pickle"),
+        ("sides.source.tokenizer.name", "sentencepiece"),
+        ("sides.target.tokenizer.language", "/tmp/of_the_stranger"),
+        ("sides.source.vocabulary", [1, 2, 3]),
+        ("sides.source.vocabulary", ["<pad>", "<unk>", "<s>", "</s>", "a", "a", "b"]),
+        ("random.numpy", [10**9, 0, 0.0]),  # NumPy reads what lies there in memory
+        ("random.numpy", [-1, 0, 0.0]),
+        ("random.python", [3, [2**40] * 625, None]),
+        ("random.python", [3, [0] * 625, "x"]),
+        ("random.python", None),
+        ("progress.step", 1.5),
+        ("progress.ranking", [[1, 2, 3]]),
+        ("progress.unheard_of", 1),
+        ("progress", []),
+    ],
+)
+def test_what_would_be_costly_or_wrong_is_refused_before_it_is_made(whole, tmp_path, key, value):
+    loaded = load_checkpoint(whole[0])
+    *groups, last = key.split(".")
+    owner = loaded.header
+    for group in groups:
+        owner = owner[group]
+    owner[last] = value
+    path = tmp_path / "hostile.safetensors"
+    write_sealed(path, loaded.tensors, json.dumps(loaded.header))
+    assert use(path, *whole[1:]) is None
+
+
+@given(st.data())
+def test_other_tensors_are_refused(whole, tmp_path_factory, data):
+    original, model, optimizer = whole
+    true = load_checkpoint(original)
+    tensors = dict(true.tensors)
+    name = data.draw(st.sampled_from(sorted(tensors)))
+    kind = data.draw(st.sampled_from(["drop", "rename", "type", "shape", "more", "move"]))
+    if kind == "drop":
+        del tensors[name]
+    elif kind == "rename":
+        tensors[name + "x"] = tensors.pop(name)
+    elif kind == "more":
+        tensors["model.another"] = torch.ones(1)
+    elif kind == "type":
+        types = [torch.float64, torch.float16, torch.int64, torch.bool, torch.complex64]
+        tensors[name] = tensors[name].to(data.draw(st.sampled_from(types)))
+    elif kind == "shape":
+        tensors[name] = data.draw(
+            st.sampled_from([tensors[name].unsqueeze(0), torch.zeros(0), torch.zeros(2, 2)])
+        ).to(tensors[name].dtype)
+    else:
+        tensors["optimizer.99.exp_avg"] = tensors["optimizer.0.exp_avg"]
+    path = tmp_path_factory.getbasetemp() / "tensors.safetensors"
+    write_sealed(path, tensors, json.dumps(true.header))
+    used = use(path, model, optimizer)
+    if used is not None:  # numbers of the type that they had; NumPy's fit into another
+        assert same(used[0].tensors, tensors)
+        assert same(tensors, true.tensors) or name == "rng.numpy"

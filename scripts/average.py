@@ -1,0 +1,29 @@
+"""Average the parameters of checkpoints of one model, for translations a little better than theirs.
+
+    python scripts/average.py 'checkpoints=[a.safetensors,b.safetensors]' output=average.safetensors
+    python scripts/average.py run=runs/sample/<run> last=5 output=average.safetensors
+
+The output is a checkpoint for evaluate.py, translate.py and plot_alignment.py. It cannot be resumed
+from, and says in its header what it was made of.
+"""
+
+import logging
+from pathlib import Path
+
+from seq2seq.command_line import command
+from seq2seq.config import AverageConfig
+from seq2seq.training.averaging import average_checkpoints, newest_steps
+
+
+@command("average", AverageConfig)
+def main(config: AverageConfig) -> None:
+    if config.run is not None:
+        paths = newest_steps(Path(config.run), config.last)
+    else:
+        paths = [Path(name) for name in config.checkpoints]
+    average_checkpoints(paths, Path(config.output))
+    logging.info("%s is the average of %s", config.output, ", ".join(map(str, paths)))
+
+
+if __name__ == "__main__":
+    main()
