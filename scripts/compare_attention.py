@@ -28,6 +28,4 @@ def main(config: CompareConfig) -> str:
 
 
 if __name__ == "__main__":
-    tables = main()
-    if tables:
-        print(tables[-1])
+    main()

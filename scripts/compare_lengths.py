@@ -30,6 +30,4 @@ def main(config: CompareLengthsConfig) -> str:
 
 
 if __name__ == "__main__":
-    tables = main()
-    if tables:
-        print(tables[-1])
+    main()

@@ -12,36 +12,35 @@ import json
 import logging
 from pathlib import Path
 
-from seq2seq import runtime
 from seq2seq.command_line import command
 from seq2seq.config import DataConfig, EvaluateConfig
 from seq2seq.data.corpus import ParallelFiles
 from seq2seq.data.preparation import locate
-from seq2seq.decoding.translator import load_translator
-from seq2seq.schema import from_dict
+from seq2seq.decoding.opening import open_translator
+from seq2seq.ending import write
 from seq2seq.training.run import score_line
 from seq2seq.training.validation import beside, evaluate_and_write, read_test_set
 
 
 @command("evaluate", EvaluateConfig)
 def main(config: EvaluateConfig) -> None:
-    runtime.set_threads(config.threads)
-    path = Path(config.checkpoint)
-    translator, checkpoint = load_translator(
-        path, config.decoding, runtime.select_device(config.device)
-    )
+    translator, checkpoint = open_translator(config)
     if config.source is not None and config.target is not None:
         alignment = Path(config.alignment) if config.alignment else None
         files, name = ParallelFiles(Path(config.source), Path(config.target), alignment), "files"
     else:
-        data = from_dict(DataConfig, checkpoint.header["config"]["data"])
+        data = checkpoint.read("config.data", DataConfig)
         files, name = locate(data, config.split), config.split
     test_set = read_test_set(files)
-    folder = Path(config.output) if config.output else beside(path, name)
+    folder = Path(config.output) if config.output else beside(Path(config.checkpoint), name)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)  # now, not after all sentences are translated
+    except OSError as error:
+        raise OSError(f"output={folder} cannot be made a folder ({error.strerror}).") from error
     scores = evaluate_and_write(translator, test_set, folder, config.metric_tokenizer)
     logging.info(score_line(scores))
     logging.info("translations, references and alignments are in %s", folder)
-    print(json.dumps(scores, indent=2))
+    write(json.dumps(scores, indent=2))
 
 
 if __name__ == "__main__":

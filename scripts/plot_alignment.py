@@ -9,18 +9,15 @@ Without target, the model translates first. The weights are written beside the p
 import logging
 from pathlib import Path
 
-from seq2seq import runtime
 from seq2seq.command_line import command
 from seq2seq.config import PlotAlignmentConfig
-from seq2seq.decoding.translator import load_translator
+from seq2seq.decoding.opening import open_translator
 from seq2seq.training.validation import draw
 
 
 @command("plot_alignment", PlotAlignmentConfig)
 def main(config: PlotAlignmentConfig) -> None:
-    runtime.set_threads(config.threads)
-    device = runtime.select_device(config.device)
-    translator, _ = load_translator(Path(config.checkpoint), config.decoding, device)
+    translator, _ = open_translator(config)
     if config.target is None:
         translation = translator.translate([config.source])[0]
         title = f"translated: {translation.text}"

@@ -11,15 +11,16 @@ Training prepares by itself; this only looks first.
 from seq2seq.command_line import command
 from seq2seq.config import PrepareConfig
 from seq2seq.data.preparation import locate, prepare, report_lines
+from seq2seq.ending import write
 from seq2seq.training.validation import read_test_set
 
 
 @command("prepare", PrepareConfig)
 def main(config: PrepareConfig) -> None:
     for line in report_lines(prepare(config.data).report):
-        print(line)
+        write(line)
     test_set = read_test_set(locate(config.data, "test"))
-    print(f"test: read {len(test_set.pairs):,} pairs, kept all")
+    write(f"test: read {len(test_set.pairs):,} pairs, kept all")
 
 
 if __name__ == "__main__":

@@ -11,11 +11,11 @@ and, at the end, summary.json. A sweep (--multirun) gets the best development sc
 
 import logging
 import sys
+from pathlib import Path
 
-from seq2seq.checkpoint import load_checkpoint
 from seq2seq.command_line import command, merge_overrides, output_dir, task_overrides
-from seq2seq.config import TrainConfig, checkpoint_path
-from seq2seq.schema import from_dict
+from seq2seq.config import TrainConfig
+from seq2seq.training.folder import claim, newest_checkpoint
 from seq2seq.training.run import Run, check_resumable
 from seq2seq.training.trainer import Interrupted
 
@@ -24,10 +24,16 @@ log = logging.getLogger(__name__)
 
 @command("train", TrainConfig)
 def main(config: TrainConfig) -> float | None:
-    folder, resumed = output_dir(), None
+    folder = output_dir()
+    with claim(folder):
+        return train(config, folder)
+
+
+def train(config: TrainConfig, folder: Path) -> float | None:
+    resumed = None
     if config.resume is not None:
-        resumed = load_checkpoint(checkpoint_path(folder, "last"))
-        stored = from_dict(TrainConfig, resumed.header["config"])
+        resumed = newest_checkpoint(folder)
+        stored = resumed.read("config", TrainConfig)
         config = merge_overrides(resumed.header["config"], task_overrides(), TrainConfig)
         for change in check_resumable(stored, config):
             log.info("changed  %s", change)

@@ -8,12 +8,15 @@ by tabs.
 """
 
 import sys
-from pathlib import Path
+from collections.abc import Iterable, Iterator
+from itertools import islice
 
-from seq2seq import runtime
 from seq2seq.command_line import command
 from seq2seq.config import TranslateConfig
-from seq2seq.decoding.translator import load_translator, text_lines
+from seq2seq.data.corpus import read_stream
+from seq2seq.decoding.opening import open_translator
+from seq2seq.decoding.translator import Translator
+from seq2seq.ending import write
 from seq2seq.evaluation.metrics import one_line
 
 CHUNK = 4096  # lines translated at a time, so that long inputs need no more memory
@@ -21,22 +24,28 @@ CHUNK = 4096  # lines translated at a time, so that long inputs need no more mem
 
 @command("translate", TranslateConfig)
 def main(config: TranslateConfig) -> None:
-    runtime.set_threads(config.threads)
-    device = runtime.select_device(config.device)
-    translator, _ = load_translator(Path(config.checkpoint), config.decoding, device)
-    # UTF-8 and LF, whatever the locale and the platform.
-    sys.stdout.reconfigure(encoding="utf-8", newline="\n")  # type: ignore[union-attr]
+    if sys.stdin is None or sys.stdout is None:
+        raise ValueError("stdin or stdout is closed: give both, as in < sentences > translations")
+    translator, _ = open_translator(config)
+    for text in translated(translator, sys.stdin.buffer, config.num_best):
+        write(text)
+
+
+def translated(translator: Translator, stream: Iterable[bytes], num_best: int) -> Iterator[str]:
+    """Lines of output for lines of input, a chunk as one text."""
     done = 0
-    for lines in text_lines(sys.stdin.buffer, CHUNK):
-        for number, best in enumerate(translator.translate_num_best(lines, config.num_best), done):
-            for translation in best:
-                text = one_line(translation.text)
-                print(
-                    text
-                    if config.num_best == 1
-                    else f"{number + 1}\t{text}\t{translation.score:.4f}"
-                )
-        sys.stdout.flush()
+    sentences = read_stream(stream, "stdin")
+    while lines := list(islice(sentences, CHUNK)):
+        found = translator.translate_num_best(lines, num_best)
+        if num_best == 1:
+            yield "\n".join(one_line(best.text) for (best,) in found)
+        else:
+            yield "\n".join(
+                # A tab in a translation would be one more column.
+                f"{number}\t{one_line(best.text).expandtabs(1)}\t{best.score:.4f}"
+                for number, bests in enumerate(found, start=done + 1)
+                for best in bests
+            )
         done += len(lines)
 
 

@@ -7,20 +7,21 @@
         main()
 
 Whatever a user can get wrong ends in one line on stderr and exit status 2, before anything is
-read or written.
+read or written; ``ending`` has the other statuses.
 """
 
-import difflib
+from seq2seq.ending import orderly, refuse, write  # isort: skip  (before all that takes long to import)
+
+import argparse
 import inspect
 import os
 import sys
 from collections.abc import Callable
-from datetime import datetime
+from errno import EDQUOT, EFBIG, ENOSPC
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 import hydra
-import yaml
 from hydra import compose, initialize_config_dir
 from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
 from hydra._internal.utils import get_args_parser
@@ -31,10 +32,10 @@ from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from seq2seq.schema import MISSING, allowed, check_values, settings
+from seq2seq.run_folder import SNAPSHOT, discard_beginnings, run_dir, snapshot
+from seq2seq.schema import check_values, settings
+from seq2seq.usage import CONF, REPOSITORY, config_groups, nearest, usage
 
-REPOSITORY = Path(__file__).resolve().parent.parent
-CONF = REPOSITORY / "conf"
 T = TypeVar("T")
 
 
@@ -65,35 +66,105 @@ def command(
         def job(composed: DictConfig) -> Any:
             try:
                 results.append(function(typed(composed, schema)))
-            except (ValueError, OSError) as error:
-                if debugging:
+            except (ValueError, OSError, MemoryError, RuntimeError) as error:
+                if debugging or not _is_users(error):
                     raise
-                refuse(error)
+                if HydraConfig.get().output_subdir == SNAPSHOT:  # not that of an earlier start
+                    discard_beginnings(output_dir())
+                refuse(error, one_line(error))
             return results[-1]
 
         def main() -> list[Any]:
-            register(name, schema)
-            args = get_args_parser().parse_args()
-            if args.help:
-                print(usage(inspect.getmodule(function), schema))
-                return []
-            # Hydra would print its own errors over several lines; this variable hands them to us.
-            os.environ["HYDRA_FULL_ERROR"] = "1"
-            try:
-                check_overrides(args.overrides, schema)
-                # Composed here once more, so that a bad value leaves no run folder behind, and
-                # that of a last job does not wait for the jobs before it.
-                with initialize_config_dir(str(CONF), version_base="1.3"):
-                    for overrides in jobs(name, args.overrides, args.multirun or sweeps):
-                        typed(compose(name, overrides), schema)
-                hydra.main(version_base="1.3", config_path=str(CONF), config_name=name)(job)()
-            except (HydraException, OmegaConfBaseException, UserError) as error:
-                refuse(error)
+            with orderly():
+                try:
+                    if parse_arguments().help:
+                        write(usage(inspect.getmodule(function), schema))
+                    else:
+                        _start(name, schema, sweeps, job)
+                except (HydraException, OmegaConfBaseException, UserError, OSError) as error:
+                    refuse(error, one_line(error))
+                if sweeps and results:
+                    write(results[-1])
             return results
 
         return main
 
     return decorate
+
+
+def _start(name: str, schema: type, sweeps: bool, job: Callable[[DictConfig], Any]) -> None:
+    """Check the command line as a whole, then run the jobs that it asks for."""
+    register(name, schema)
+    args = parse_arguments()
+    # Hydra would print its own errors over several lines; this variable hands them to us.
+    os.environ["HYDRA_FULL_ERROR"] = "1"
+    check_overrides(args.overrides, schema)
+    # Composed here once more, so that a bad value leaves no run folder behind, and that of a last
+    # job does not wait for the jobs before it.
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        for overrides in jobs(name, args.overrides, args.multirun or sweeps):
+            typed(compose(name, overrides), schema)
+    hydra.main(version_base="1.3", config_path=str(CONF), config_name=name)(job)()
+
+
+def in_utf8(argument: str) -> str:
+    """An argument as it was typed, also where the locale makes Python take it for ASCII.
+
+    Raises:
+        UserError: its bytes are no UTF-8.
+    """
+    try:
+        return argument.encode("utf-8", "surrogateescape").decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise UserError(f"{argument!r} is not UTF-8 text (byte {error.start + 1}).") from error
+
+
+class _Parser(argparse.ArgumentParser):
+    """Hydra's flags, refused as everything else is: in one line."""
+
+    def error(self, message: str) -> NoReturn:
+        raise UserError(
+            f"{message}; flags stand before all settings or after them. --help lists the settings, "
+            f"--hydra-help the flags."
+        )
+
+
+def parse_arguments() -> argparse.Namespace:
+    """Flags and overrides of this command line.
+
+    Raises:
+        UserError: a flag that does not exist, or that makes no sense here.
+    """
+    sys.argv[1:] = [in_utf8(argument) for argument in sys.argv[1:]]
+    args = _Parser(parents=[get_args_parser()], add_help=False).parse_args()
+    reasons = {
+        "experimental_rerun": "it reads a pickle, which may run anything; use resume=",
+        "package": "--cfg job prints all settings",
+        "shell_completion": "--help lists all settings",
+    }
+    for flag, reason in reasons.items():
+        if value := getattr(args, flag):
+            shown = flag.replace("_", "-") + ("" if value is True else f"={value}")
+            raise UserError(f"--{shown} is not for this program: {reason}.")
+    commands = {
+        "--run": args.run,
+        "--multirun": args.multirun,
+        "--cfg": args.cfg,
+        "--info": args.info,
+    }
+    given = [flag for flag, is_given in commands.items() if is_given]
+    if len(given) > 1:
+        raise UserError(f"{' and '.join(given)} cannot go together; give one of them.")
+    if args.resolve and args.cfg != "job":  # the others would make the run folder they show
+        raise UserError("--resolve goes with --cfg job alone.")
+    return args
+
+
+def _is_users(error: Exception) -> bool:
+    """Whether it is one that a user can do something about, and no fault of the program."""
+    if isinstance(error, RuntimeError):  # torch has no type of its own for main memory
+        return any(words in str(error) for words in ("out of memory", "can't allocate memory"))
+    return True
 
 
 def jobs(name: str, overrides: list[str], sweeps: bool) -> list[list[str]]:
@@ -110,12 +181,6 @@ def jobs(name: str, overrides: list[str], sweeps: bool) -> list[list[str]]:
     return BasicSweeper.split_arguments(parser.parse_overrides(swept + overrides), None)[0]
 
 
-def refuse(error: Exception) -> None:
-    """Say what is wrong, in one line, and leave."""
-    print(f"error: {one_line(error)}", file=sys.stderr)
-    raise SystemExit(2) from error
-
-
 def one_line(error: BaseException) -> str:
     """The useful part of an error; Hydra and OmegaConf spread it over lines and causes."""
     if isinstance(error, HydraException) and isinstance(error.__cause__, OmegaConfBaseException):
@@ -123,6 +188,15 @@ def one_line(error: BaseException) -> str:
     if isinstance(error, OmegaConfBaseException):
         key = f"{error.full_key}: " if error.full_key else ""
         return key + str(error.msg or error).split("\n")[0]
+    if isinstance(error, UnicodeEncodeError):  # of a file name: contents are always UTF-8
+        return f"{error.object!r} is no file name in this locale; set LC_ALL=C.UTF-8."
+    if isinstance(error, OSError) and error.filename is not None:
+        return f"{error.filename}: {error.strerror}."
+    if isinstance(error, OSError) and error.errno in (ENOSPC, EDQUOT, EFBIG):  # has no file's name
+        return (
+            f"a file could not be written ({error.strerror}); free some space. A run then goes on "
+            f"with resume=<its folder>."
+        )
     return " ".join(str(error).split())
 
 
@@ -143,7 +217,7 @@ def typed(composed: DictConfig, schema: type[T]) -> T:
         values = OmegaConf.to_container(composed, resolve=True)
         config: Any = OmegaConf.to_object(OmegaConf.merge(OmegaConf.structured(schema), values))
         check_values(config)
-    except (OmegaConfBaseException, ValueError) as error:
+    except (OmegaConfBaseException, ValueError, OSError) as error:
         raise UserError(one_line(error)) from error
     return config
 
@@ -162,7 +236,7 @@ def check_overrides(overrides: list[str], schema: type) -> None:
         except HydraException as error:
             raise UserError(
                 f"{text!r} is no override: write key=value, and put quotes around a value with "
-                f"blanks or any of , = {{ }} [ ] ( ), as in 'key=\"a, b\"'."
+                f"blanks, letters beyond a-z or any of , = {{ }} [ ] ( ), as in 'key=\"a, ä\"'."
             ) from error
         key = (parsed.key_or_group or "").partition("@")[0]
         if parsed.is_delete():
@@ -188,23 +262,6 @@ def _check_option(text: str, value: Any, options: list[str]) -> None:
         )
 
 
-def nearest(word: str, words: list[str]) -> str:
-    """A suggestion, where one is likely; it also finds a key given without its group."""
-    by_end = [name for name in words if name.endswith("." + word)]
-    found = by_end or difflib.get_close_matches(word, words, n=1, cutoff=0.6)
-    return f" (did you mean {found[0]!r}?)" if found else ""
-
-
-def config_groups() -> dict[str, list[str]]:
-    """The folders of ``conf/`` and the choices in each."""
-    groups: dict[str, list[str]] = {}
-    for path in sorted(CONF.rglob("*.yaml")):
-        group = path.parent.relative_to(CONF).as_posix()
-        if group != "." and not group.startswith("hydra"):
-            groups.setdefault(group, []).append(path.stem)
-    return groups
-
-
 def register(name: str, schema: type) -> None:
     """Make the schema and the resolvers that ``conf/`` uses known to Hydra."""
     ConfigStore.instance().store(name=f"{name}_schema", node=schema)
@@ -212,30 +269,6 @@ def register(name: str, schema: type) -> None:
     # Cached: every mention of the folder within one start means the same folder.
     OmegaConf.register_new_resolver("run_dir", run_dir, replace=True, use_cache=True)
     OmegaConf.register_new_resolver("snapshot", snapshot, replace=True, use_cache=True)
-
-
-def run_dir(resume: str | None, name: str) -> str:
-    """The folder of this run: the one to continue, or a new one that nobody else has."""
-    if resume is not None:
-        return resume
-    stamp = Path("runs") / name / datetime.now().strftime("%Y-%m-%d_%H-%M-%S")
-    for attempt in range(1000):
-        path = stamp if attempt == 0 else stamp.with_name(f"{stamp.name}_{attempt + 1}")
-        try:
-            # Made at once and never shared: two starts within a second get two folders.
-            path.mkdir(parents=True)
-        except FileExistsError:
-            continue
-        return str(path)
-    raise OSError(f"{stamp} and 999 folders beside it exist already.")
-
-
-def snapshot(folder: str | None) -> str:
-    """Where the composed config is kept; a run that goes on in ``folder`` keeps earlier ones."""
-    if folder is None or not (Path(folder) / ".hydra").exists():
-        return ".hydra"
-    taken = len(list(Path(folder).glob(".hydra/resumed_*")))
-    return f".hydra/resumed_{taken + 1}"
 
 
 def output_dir() -> Path:
@@ -270,39 +303,3 @@ def merge_overrides(stored: dict[str, Any], overrides: list[str], schema: type[T
             )
         OmegaConf.update(config, parsed.key_or_group, parsed.value())
     return typed(config, schema)  # type: ignore[arg-type]
-
-
-def usage(module: Any, schema: type) -> str:
-    """The text of ``--help``: what the command does, and every setting."""
-    lines = [inspect.getdoc(module) or "", "", "Settings are given as key=value.", ""]
-    name = Path(module.__file__).stem
-    defaults = yaml.safe_load((CONF / f"{name}.yaml").read_text(encoding="utf-8"))["defaults"]
-    chosen = {next(iter(entry)) for entry in defaults if isinstance(entry, dict)}
-    groups = {
-        group: options
-        for group, options in config_groups().items()
-        if group.split("/")[0] in chosen
-    }
-    if groups:
-        lines.append("Choices (files in conf/):")
-        lines += [f"  {group}={'|'.join(options)}" for group, options in groups.items()]
-        lines.append("")
-    lines.append("Single settings, with their defaults (a choice above may give others):")
-    for key, item in settings(schema):
-        limits = f"; {allowed(item)}" if allowed(item) else ""
-        lines.append(f"  {key}={_shown(item)}\n      {item.metadata['meaning']}{limits}")
-    lines += [
-        "",
-        "--cfg job prints the composed settings; --multirun a=1,2 tries several values;",
-        "--hydra-help tells the rest.",
-    ]
-    return "\n".join(lines)
-
-
-def _shown(item: Any) -> str:
-    """The default of a setting, as ``--help`` shows it."""
-    if callable(item.default_factory):
-        return str(item.default_factory())
-    if item.default == MISSING:
-        return "(from a choice, or needed)"
-    return "null" if item.default is None else str(item.default)

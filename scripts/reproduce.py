@@ -1,0 +1,43 @@
+"""Train a run once more from its manifest.json, and say whether the same comes out.
+
+    python scripts/reproduce.py run=runs/sample/<run>
+    python scripts/reproduce.py run=... root=/data/corpus     where the files lie elsewhere now
+
+As many updates as the run made go into a new folder, runs/reproduced/<date>_<time>/. First the log
+names what is not as it was: machine, versions, code, threads, settings changed by a resume; with
+other text than before nothing begins. Then stdout says "equal", every loss and score in the journal
+and every bit of the last parameters (exit status 0), or where the two part first (exit status 3).
+
+A run that trainer.max_minutes or a signal ended is repeated up to the last update of its last
+checkpoint. Where its learning rate fell with the clock, the log says that this cannot be repeated.
+"""
+
+import logging
+import sys
+from pathlib import Path
+
+from seq2seq.command_line import command, output_dir
+from seq2seq.config import ReproduceConfig
+from seq2seq.ending import write
+from seq2seq.training.reproduction import compare_runs, train_again
+from seq2seq.training.trainer import Interrupted
+
+NOT_EQUAL = 3
+
+
+@command("reproduce", ReproduceConfig)
+def main(config: ReproduceConfig) -> None:
+    folder = output_dir()
+    try:
+        train_again(config, folder)
+    except Interrupted as stop:
+        logging.warning("stopped by %s; nothing was compared", stop)
+        sys.exit(stop.exit_status)
+    parted = compare_runs(Path(config.run), folder)
+    write("equal" if parted is None else f"not equal: {parted}")
+    if parted is not None:
+        sys.exit(NOT_EQUAL)
+
+
+if __name__ == "__main__":
+    main()
