@@ -3,13 +3,16 @@ PYTHON ?= python3
 VENV := .venv
 RUN := $(VENV)/bin/python
 
-.PHONY: train test lint tensorboard clean
+.PHONY: train test soak lint tensorboard clean
 
 train: $(VENV)/installed  ## train on the sample corpus, in minutes; more: make train ARGS="..."
 	$(RUN) scripts/train.py $(ARGS)
 
 test: $(VENV)/installed-dev  ## the whole suite, a process for each core
 	$(RUN) -m pytest -n auto --dist loadfile --no-loadscope-reorder $(ARGS)
+
+soak: $(VENV)/installed-dev  ## kill and resume runs 200 times, compare; ARGS="--kills 1000 --seed 7"
+	OMP_NUM_THREADS=1 $(RUN) tests/soak.py $(ARGS)
 
 lint: $(VENV)/installed-dev  ## style and types
 	$(RUN) -m ruff check .

@@ -12,6 +12,7 @@ Reading order, the way a sentence travels:
     decoding/              logits become translations
     evaluation/            translations become scores and pictures
     training/              all of it, repeated until the scores are good
+    benchmark/             all of it, by the clock
 
 Shape letters, everywhere:
 

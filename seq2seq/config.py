@@ -3,7 +3,24 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from seq2seq.schema import MISSING, part, setting
+from seq2seq.schema import MISSING, Form, part, setting
+
+# Of a folder, so that it needs no quotes in an override and leads nowhere else.
+NAME = Form(r"\w[\w.-]{0,99}", "a name of up to 100 letters, digits, . _ and -, no path")
+DEVICE = Form(r"auto|cpu|cuda(:\d{1,3})?", "auto, cpu, cuda or cuda:N")
+METRIC_TOKENIZERS = (
+    "13a",
+    "intl",
+    "char",
+    "zh",
+    "ja-mecab",
+    "ko-mecab",
+    "spm",
+    "flores101",
+    "flores200",
+    "spBLEU-1K",
+    "none",
+)
 
 
 def checkpoint_path(run_dir: Path, name: str) -> Path:
@@ -53,7 +70,9 @@ class VocabularyConfig:
 
 @dataclass
 class DataConfig:
-    name: str = setting(MISSING, "names run folders; `multi30k` also says what to download")
+    name: str = setting(
+        MISSING, "names run folders; `multi30k` also says what to download", form=NAME
+    )
     root: str = setting(MISSING, "folder of the files")
     url: str | None = setting(None, "mirror to download a named corpus from")
     prepared: str = setting(MISSING, "folder in which token ids are kept for the next run")
@@ -253,6 +272,15 @@ class TrainerConfig:
     select: str = setting(
         "bleu", "score that decides which checkpoint is best", choices=("bleu", "loss")
     )
+    keep_last: int = setting(
+        2,
+        "newest checkpoints kept, as step_<n>.safetensors; a run whose newest is damaged goes on "
+        "from the one before",
+        at_least=1,
+    )
+    keep_best: int = setting(
+        1, "checkpoints kept, as step_<n>.safetensors, that are best by select", at_least=1
+    )
     patience: int | None = setting(
         None, "validations without a better score after which to stop", at_least=1
     )
@@ -292,9 +320,13 @@ class DecodingConfig:
 class RunConfig:
     """What every script has."""
 
-    device: str = setting("auto", "auto, cpu, cuda or cuda:N")
+    device: str = setting(
+        "auto",
+        "where to compute; auto prefers a GPU",
+        form=DEVICE,
+    )
     threads: int | None = setting(
-        None, "CPU threads; by default the cores this process may use", at_least=1
+        None, "CPU threads; by default the cores this process may use", at_least=1, at_most=1024
     )
 
 
@@ -305,11 +337,18 @@ class PrepareConfig:
 
 @dataclass
 class TrainConfig(RunConfig):
-    name: str = setting(MISSING, "folder of the run, below runs/")
+    name: str = setting(MISSING, "folder of the run, below runs/", form=NAME)
     seed: int = setting(1, "of every random number", at_least=0)
     resume: str | None = setting(None, "run folder to continue")
+    precision: str = setting(
+        "fp32",
+        "of the matrix products in training; bf16 needs a CPU or GPU that has it, fp16 a GPU",
+        choices=("fp32", "bf16", "fp16"),
+    )
     metric_tokenizer: str = setting(
-        "13a", "sacreBLEU's tokeniser; zh, ja-mecab or ko-mecab for those languages"
+        "13a",
+        "sacreBLEU's tokeniser; zh, ja-mecab or ko-mecab for those languages",
+        choices=METRIC_TOKENIZERS,
     )
     data: DataConfig = part(DataConfig)
     model: ModelConfig = part(ModelConfig)
@@ -318,10 +357,14 @@ class TrainConfig(RunConfig):
     decoding: DecodingConfig = part(DecodingConfig)
 
     def check(self) -> None:
-        if self.resume is not None and not checkpoint_path(Path(self.resume), "last").is_file():
+        # Any, because one before the last serves where the last is damaged or missing.
+        if self.resume is not None and not any(
+            checkpoint_path(Path(self.resume), "last").parent.glob("*.safetensors")
+        ):
             raise ValueError(
                 f"resume={self.resume} holds no {checkpoint_path(Path(), 'last')}; give the "
-                f"folder of a run, such as runs/sample/<date>_<time>."
+                f"folder of a run, such as runs/sample/<date>_<time>. A run that was stopped "
+                f"before its first checkpoint has nothing to resume: start it again."
             )
 
 
@@ -359,8 +402,15 @@ class CompareLengthsConfig(CompareConfig):
 
 
 @dataclass
-class EvaluateConfig(RunConfig):
+class TranslatorConfig(RunConfig):
+    """What every script has that translates."""
+
     checkpoint: str = setting(MISSING, "file made by training")
+    decoding: DecodingConfig = part(DecodingConfig)
+
+
+@dataclass
+class EvaluateConfig(TranslatorConfig):
     split: str = setting("test", "part of the corpus to score", choices=("test", "valid"))
     source: str | None = setting(None, "file of source sentences, instead of split")
     target: str | None = setting(None, "file of reference translations, instead of split")
@@ -368,8 +418,7 @@ class EvaluateConfig(RunConfig):
     output: str | None = setting(
         None, "folder for what is written; by default one beside the checkpoint"
     )
-    metric_tokenizer: str = setting("13a", "sacreBLEU's tokeniser")
-    decoding: DecodingConfig = part(DecodingConfig)
+    metric_tokenizer: str = setting("13a", "sacreBLEU's tokeniser", choices=METRIC_TOKENIZERS)
 
     def check(self) -> None:
         if (self.source is None) != (self.target is None):
@@ -377,18 +426,21 @@ class EvaluateConfig(RunConfig):
                 f"source={self.source} and target={self.target} go together: give both files, or "
                 f"neither and the corpus of the checkpoint is scored."
             )
+        if self.alignment is not None and self.source is None:
+            raise ValueError(
+                f"alignment={self.alignment} belongs to source= and target=; give these too. The "
+                f"corpus of the checkpoint has alignments of its own."
+            )
 
 
 @dataclass
-class TranslateConfig(RunConfig):
-    checkpoint: str = setting(MISSING, "file made by training")
+class TranslateConfig(TranslatorConfig):
     num_best: int = setting(
         1,
         "translations of each sentence; above 1, lines of number, "
         "translation and score, separated by tabs",
         at_least=1,
     )
-    decoding: DecodingConfig = part(DecodingConfig)
 
     def check(self) -> None:
         if self.num_best > self.decoding.beam_size:
@@ -399,9 +451,76 @@ class TranslateConfig(RunConfig):
 
 
 @dataclass
-class PlotAlignmentConfig(RunConfig):
-    checkpoint: str = setting(MISSING, "file made by training")
+class AverageConfig:
+    checkpoints: list[str] = setting([], "files made by training, of one model")
+    run: str | None = setting(None, "instead: run folder, whose newest checkpoints to take")
+    last: int = setting(5, "how many of run; trainer.keep_last says how many it keeps", at_least=1)
+    output: str = setting(MISSING, "file to write, a checkpoint for translation")
+
+    def check(self) -> None:
+        if bool(self.checkpoints) == (self.run is not None):
+            raise ValueError(
+                f"checkpoints={self.checkpoints} and run={self.run}: give one of them, a list of "
+                f"files ('checkpoints=[a,b]') or the folder of a run."
+            )
+
+
+@dataclass
+class ReproduceConfig:
+    run: str = setting(MISSING, "folder of the run to train again")
+    root: str | None = setting(
+        None, "folder of the files of its corpus; by default where they were"
+    )
+    device: str | None = setting(
+        None, "where to compute; by default the device of the run", form=DEVICE
+    )
+    threads: int | None = setting(
+        None, "CPU threads; by default as many as the run had", at_least=1, at_most=1024
+    )
+
+
+@dataclass
+class BenchmarkConfig(RunConfig):
+    parts: list[str] = setting(
+        ["training", "peak", "attention", "decoding", "loading", "memory"],
+        "what to measure; memory, which takes a process for each figure, goes with the others",
+        choices=("training", "peak", "attention", "decoding", "loading", "memory"),
+    )
+    repeats: int = setting(10, "turns that medians are taken of", at_least=1)
+    updates: int = setting(4, "updates of the model that make a turn of training", at_least=1)
+    sentences: int = setting(256, "sentences that make a turn of decoding", at_least=1)
+    lengths: list[int] = setting(
+        [25, 50, 100],
+        "source and target lengths of attention, the first being the usual one",
+        at_least=1,
+    )
+    small_pairs: int = setting(30_000, "sentence pairs of the small corpus to load", at_least=1)
+    large_pairs: int = setting(
+        1_000_000, "those of the large one, 140 MB for a million, in the run folder", at_least=1
+    )
+    seed: int = setting(1, "of every random number", at_least=0)
+    model: ModelConfig = part(ModelConfig)
+
+    def check(self) -> None:
+        if not {*self.parts} - {"memory"}:
+            raise ValueError(
+                f"parts={self.parts} names nothing to measure; --help lists the parts."
+            )
+        if not self.lengths:
+            raise ValueError(f"lengths={self.lengths} must hold one length at least.")
+        if self.small_pairs == self.large_pairs:
+            raise ValueError(
+                f"small_pairs={self.small_pairs} and large_pairs={self.large_pairs} are compared, "
+                f"so they must differ."
+            )
+
+
+@dataclass
+class PlotAlignmentConfig(TranslatorConfig):
     source: str = setting(MISSING, "sentence to translate")
     target: str | None = setting(None, "its translation; by default the model's own")
-    output: str = setting("alignment.png", "picture to write")
-    decoding: DecodingConfig = part(DecodingConfig)
+    output: str = setting(
+        "alignment.png",
+        "picture to write; the weights go beside it",
+        form=Form(r".+\.png", "the name of a file that ends in .png"),
+    )

@@ -9,6 +9,15 @@ import pytest
 import torch
 from hypothesis import settings
 
+from seq2seq import runtime
+from seq2seq.config import AttentionConfig, ModelConfig, OutputConfig, TrainConfig
+from seq2seq.data.side import Side
+from seq2seq.data.tokenizer import build_tokenizer
+from seq2seq.data.vocabulary import SPECIALS, Vocabulary
+from seq2seq.model.encoder_decoder import build_model
+from seq2seq.training.optim import build_optimizer
+from seq2seq.training.state import Progress, save_run
+
 ROOT = Path(__file__).resolve().parent.parent
 
 # A first call pays for imports: a deadline would punish the example that happens to make it.
@@ -103,3 +112,26 @@ def trained(corpus, tmp_path_factory):
     )
     assert done.returncode == 0, done.stderr.decode()
     return one_run(start), start, done
+
+
+def small_run(path, step=1, seed=1, **model_settings):
+    """A checkpoint of a tiny model after one update; gives its model, optimiser and progress."""
+    runtime.seed_everything(seed)
+    tokenizer = build_tokenizer("whitespace", "en")
+    sides = {
+        name: Side(tokenizer, Vocabulary([*SPECIALS, *words]))
+        for name, words in (("source", "abc"), ("target", "xy"))
+    }
+    sizes = {"embedding_size": 3, "encoder_size": 3, "decoder_size": 4} | model_settings
+    config = TrainConfig(
+        name="small",
+        model=ModelConfig(attention=AttentionConfig(size=3), output=OutputConfig(size=3), **sizes),
+    )
+    model = build_model(config.model, *(len(side.vocabulary) for side in sides.values()))
+    optimizer = build_optimizer(config.optim, model.parameters())
+    for parameter in model.parameters():
+        parameter.grad = torch.ones_like(parameter)
+    optimizer.step()
+    progress = Progress(step=step, best_score=1.5, best_step=step, ranking=[(1.5, step)])
+    save_run(path, model, optimizer, progress, config, sides)
+    return model, optimizer, progress

@@ -28,6 +28,8 @@ from seq2seq.command_line import (
     typed,
 )
 from seq2seq.config import (
+    AverageConfig,
+    BenchmarkConfig,
     CompareConfig,
     CompareLengthsConfig,
     DataConfig,
@@ -35,6 +37,7 @@ from seq2seq.config import (
     OptimConfig,
     PlotAlignmentConfig,
     PrepareConfig,
+    ReproduceConfig,
     SplitConfig,
     TrainConfig,
     TrainerConfig,
@@ -48,6 +51,9 @@ COMMANDS = {
     "translate": TranslateConfig,
     "plot_alignment": PlotAlignmentConfig,
     "prepare": PrepareConfig,
+    "average": AverageConfig,
+    "reproduce": ReproduceConfig,
+    "benchmark": BenchmarkConfig,
     "compare_attention": CompareConfig,
     "compare_lengths": CompareLengthsConfig,
 }
@@ -140,6 +146,20 @@ REFUSED = [
     ("compare_attention model/attention=additive,dot model.decoder_size=64,128", "decoder_size=64"),
     ("evaluate split=train checkpoint=x", "split=train"),
     ("translate checkpoint=x num_best=9", "num_best=9"),
+    ("train trainer.keep_last=0", "trainer.keep_last=0"),
+    ("train trainer.keep_best=0", "trainer.keep_best=0"),
+    ("benchmark parts=[]", "parts=[]"),
+    ("benchmark parts=[memory]", "parts=['memory']"),
+    ("benchmark lengths=[]", "lengths=[]"),
+    ("benchmark large_pairs=5 small_pairs=5", "large_pairs=5"),
+    ("average output=x", "checkpoints=[]"),
+    ("average output=x run=y 'checkpoints=[a,b]'", "run=y"),
+    ("average output=x run=y last=0", "last=0"),
+    ("average 'checkpoints=[a,b]'", "output"),
+    ("reproduce", "run is missing"),
+    ("reproduce run=x threads=0", "threads=0"),
+    ("reproduce run=x device=tpu", "device=tpu"),
+    ("reproduce run=x trainer.max_steps=3", "trainer.max_steps"),
     # unknown choices
     ("train model=huge", "model=huge"),
     ("train experiment=mutli30k", "multi30k"),
@@ -310,7 +330,7 @@ def test_bounds_are_kept_to_the_last_number(name, key, item):
     for word, outside in (("at least", -1e-9), ("at most", 1e-9), ("above", 0), ("below", 0)):
         bound = limits[word]
         if bound is not None:
-            with pytest.raises(ValueError, match=rf"{re.escape(key)}=.* {word} {bound:g}"):
+            with pytest.raises(ValueError, match=rf"{re.escape(key)}=.* {word} {bound}"):
                 checked(bound + outside)
     with pytest.raises(ValueError, match=re.escape(key)):
         checked(float("nan"))

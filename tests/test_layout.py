@@ -11,14 +11,17 @@ PACKAGE = ROOT / "seq2seq"
 MAY_IMPORT = {
     "schema": set(),
     "config": {"schema"},
-    "command_line": {"schema"},
-    "checkpoint": set(),
+    "command_line": {"ending", "run_folder", "schema", "usage"},
+    "ending": set(),
+    "run_folder": set(),
+    "usage": {"schema"},
+    "checkpoint": {"schema"},
     "runtime": set(),
     "data": {"config"},
     "attention": {"config"},
     "model": {"config", "attention"},
     "evaluation": set(),
-    "decoding": {"schema", "config", "checkpoint", "data", "model"},
+    "decoding": {"schema", "config", "checkpoint", "runtime", "data", "model"},
     "training": {
         "config",
         "schema",
@@ -28,6 +31,17 @@ MAY_IMPORT = {
         "model",
         "evaluation",
         "decoding",
+    },
+    "benchmark": {
+        "config",
+        "schema",
+        "checkpoint",
+        "runtime",
+        "data",
+        "model",
+        "evaluation",
+        "decoding",
+        "training",
     },
 }
 MODULES = sorted(PACKAGE.rglob("*.py"))

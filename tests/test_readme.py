@@ -1,5 +1,6 @@
 """The README's commands work, word for word; only training is cut short here."""
 
+import json
 import os
 import re
 import stat
@@ -23,6 +24,13 @@ SHORT_COMPARISON = (
     "data.max_tokens=100",
     "decoding.beam_size=1",
 )
+SHORT_BENCHMARK = (
+    *(setting for setting in TINY if setting.startswith("model.")),
+    "repeats=1",
+    "updates=1",
+    "sentences=2",
+    "'parts=[training,decoding]'",
+)
 
 # Trained on the first lines of the sample corpus, which lie in the folder "small".
 PYTHON = f"""#!/bin/sh
@@ -31,7 +39,8 @@ case "$*" in
   *--help*|*--cfg*) exec {sys.executable} "$@" ;;
   scripts/compare_*) exec {sys.executable} "$@" "$small" {" ".join(SHORT_COMPARISON)} ;;
   scripts/train.py*) exec {sys.executable} "$@" "$small" {" ".join(SHORT_TRAINING)} ;;
-  scripts/prepare.py*) exec {sys.executable} "$@" ;;
+  scripts/benchmark.py*) exec {sys.executable} "$@" {" ".join(SHORT_BENCHMARK)} ;;
+  scripts/prepare.py*|scripts/average.py*|scripts/reproduce.py*) exec {sys.executable} "$@" ;;
   scripts/*) exec {sys.executable} "$@" {" ".join(SHORT)} ;;
 esac
 exec {sys.executable} "$@"
@@ -74,6 +83,8 @@ def test_the_shell_snippets_run(tmp_path):
     )
     assert done.returncode == 0, done.stderr.decode()[-3000:]
     assert (tmp_path / "alignment.png").exists()
+    (figures,) = tmp_path.glob("runs/benchmark/*/benchmark.json")
+    assert {"training", "decoding"} < set(json.loads(figures.read_text(encoding="utf-8")))
 
 
 def test_the_snippets_cover_every_script_and_target():

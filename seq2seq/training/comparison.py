@@ -6,7 +6,6 @@ there, so that a comparison can be stopped and gone on with, and its table grows
 
 import json
 import logging
-import os
 import statistics
 import sys
 from collections.abc import Callable, Sequence
@@ -14,17 +13,17 @@ from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from seq2seq.checkpoint import load_checkpoint
 from seq2seq.config import CompareConfig, TrainConfig, checkpoint_path
 from seq2seq.data.corpus import read_lines
-from seq2seq.data.preparation import ensure_files, locate
 from seq2seq.decoding.translator import load_translator
 from seq2seq.evaluation.heatmap import save_figure
 from seq2seq.evaluation.panels import Panel, panel_figure
 from seq2seq.runtime import select_device
-from seq2seq.training.run import Run, changed_settings, corpus_digests
+from seq2seq.training.folder import claim, newest_checkpoint
+from seq2seq.training.manifest import changed_settings, write_json
+from seq2seq.training.run import Run, Texts, read_texts
 from seq2seq.training.trainer import Interrupted
-from seq2seq.training.validation import TestSet, as_dict, beside, read_test_set
+from seq2seq.training.validation import TestSet, as_dict, beside
 
 RECORD = "comparison.json"  # in the folder of a finished run
 
@@ -80,38 +79,40 @@ def train_compared(config: CompareConfig, folder: Path, label: str) -> None:
         **{item.name: getattr(config, item.name) for item in fields(TrainConfig)}
     )
     path = folder / RECORD
-    ensure_files(settings.data)
-    digests = corpus_digests(settings.data)
-    test = read_test_set(locate(settings.data, "test"))
-    if max(config.lines, default=1) > len(test.pairs):
-        raise ValueError(f"lines={config.lines}: the test part has {len(test.pairs):,} lines.")
+    texts = read_texts(settings.data)
+    count = len(texts.test.pairs)
+    if max(config.lines, default=1) > count:
+        raise ValueError(f"lines={config.lines}: the test part has {count:,} lines.")
     runs = {run.folder: run for run in read_comparison(folder.parent)}
     for other in runs.values():
         if other.folder != folder:
-            _check_conditions(other, settings, digests, label, config.label is not None)
+            _check_conditions(other, settings, texts.digests, label, config.label is not None)
     if folder in runs:
         _check_same(runs[folder].settings, settings, folder)
-        _check_corpus(runs[folder], digests)
+        _check_corpus(runs[folder], texts.digests)
         log.info("%s is finished already", folder)
         record = runs[folder].record
     else:
-        _train(settings, folder)
+        _train(settings, folder, texts)
         record = {"settings": asdict(settings), "texts": _texts(folder)}
-    write_json(path, record | {"label": label} | _alignments(config, folder, record, test))
+    write_json(path, record | {"label": label} | _alignments(config, folder, record, texts.test))
 
 
-def _train(settings: TrainConfig, folder: Path) -> None:
-    last = checkpoint_path(folder, "last")
-    resumed = load_checkpoint(last) if last.exists() else None
-    if resumed is not None:
-        _check_same(resumed.header["config"], settings, folder)
-    run = Run(settings, folder, resumed)
-    try:
-        run.trainer.fit()
-    except Interrupted as stop:
-        log.warning("stopped by %s; go on with the same command and folder=%s", stop, folder.parent)
-        sys.exit(stop.exit_status)
-    run.finish()
+def _train(settings: TrainConfig, folder: Path, texts: Texts) -> None:
+    with claim(folder):
+        begun = checkpoint_path(folder, "last").exists()
+        resumed = newest_checkpoint(folder) if begun else None
+        if resumed is not None:
+            _check_same(resumed.header["config"], settings, folder)
+        run = Run(settings, folder, resumed, texts)
+        try:
+            run.trainer.fit()
+        except Interrupted as stop:
+            log.warning(
+                "stopped by %s; go on with the same command and folder=%s", stop, folder.parent
+            )
+            sys.exit(stop.exit_status)
+        run.finish()
 
 
 def _texts(folder: Path) -> dict[str, list[str]]:
@@ -141,13 +142,6 @@ def _alignments(
     return kept
 
 
-def write_json(path: Path, value: dict[str, Any]) -> None:
-    """Whole or not at all."""
-    partial = path.with_name(path.name + ".partial")
-    partial.write_text(json.dumps(value, ensure_ascii=False), encoding="utf-8")
-    os.replace(partial, path)
-
-
 def differences(before: dict[str, Any], after: dict[str, Any], *apart: str) -> list[str]:
     """Settings that differ, but for circumstances and those that begin as ``apart``."""
     allowed = (*CIRCUMSTANCES, *apart)
@@ -164,7 +158,8 @@ def _check_same(stored: dict[str, Any], settings: TrainConfig, folder: Path) -> 
 
 
 def _check_corpus(run: Compared, digests: dict[str, str]) -> None:
-    if run.summary["corpus_sha256"] != digests:
+    # Whatever it had; older versions left out the alignments.
+    if not run.summary["corpus_sha256"].items() <= digests.items():
         raise ValueError(
             f"{run.folder} was trained or scored on other text than there is now in data.root; "
             f"give another folder=."

@@ -17,24 +17,34 @@ class Journal:
         run_dir: the run folder.
         step: updates made so far. What an interrupted run wrote after that step is taken
             back, so that no curve doubles back on itself.
+        validated: whether the validation at that very step was finished; if not, what it wrote
+            is taken back too.
     """
 
-    def __init__(self, run_dir: Path, step: int = 0):
+    def __init__(self, run_dir: Path, step: int = 0, validated: bool = True):
         self.path = run_dir / "journal.jsonl"
-        if self.path.exists():
-            self._take_back(step)
+        kept = self._take_back(step, validated) if self.path.exists() else []
         self.file = self.path.open("a", encoding="utf-8")
         # At a first start too: TensorBoard takes the first purge that it meets for the beginning
         # of the run, and takes nothing back.
-        self.board = SummaryWriter(str(run_dir / "tensorboard"), purge_step=step + 1)
+        purge_step = step + 1 if validated else step
+        self.board = SummaryWriter(str(run_dir / "tensorboard"), purge_step=purge_step)
+        # It takes back whole steps only: what stays of this one is told once more.
+        for event in kept:
+            if event["step"] >= purge_step:
+                self._plot(event.pop("event"), event.pop("step"), event)
 
-    def _take_back(self, step: int) -> None:
+    def _take_back(self, step: int, validated: bool) -> list[dict[str, Any]]:
+        """Cut the file where ``step`` ends, or its validation begins; the events that stay."""
         lines = self.path.read_text(encoding="utf-8").split("\n")
         # The last line may be half written: whole ones end with a line feed.
-        kept = [line for line in lines[:-1] if json.loads(line)["step"] <= step]
+        events = [json.loads(line) for line in lines[:-1]]
+        last = step if validated else step - 1
+        kept = [e for e in events if e["step"] <= (step if e["event"] == "train" else last)]
         partial = self.path.with_suffix(".partial")
-        partial.write_text("".join(line + "\n" for line in kept), encoding="utf-8")
+        partial.write_text("".join(json.dumps(e) + "\n" for e in kept), encoding="utf-8")
         os.replace(partial, self.path)
+        return kept
 
     def record(self, kind: str, step: int, values: dict[str, Any]) -> None:
         """One event: a line of JSON, and a scalar for each number that has a place on a curve."""
@@ -45,6 +55,9 @@ class Journal:
         }
         self.file.write(json.dumps({"event": kind, "step": step, **plain}) + "\n")
         self.file.flush()
+        self._plot(kind, step, values)
+
+    def _plot(self, kind: str, step: int, values: dict[str, Any]) -> None:
         for name, value in values.items():
             if isinstance(value, int | float):
                 self.board.add_scalar(f"{kind}/{name}", value, step)

@@ -1,24 +1,47 @@
 """A run from its configuration: everything is built here, and summed up here at the end."""
 
-import json
 import logging
-import sys
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from seq2seq import runtime
 from seq2seq.checkpoint import Checkpoint
 from seq2seq.config import DataConfig, TrainConfig, checkpoint_path
-from seq2seq.data.corpus import file_digest
-from seq2seq.data.preparation import locate, prepare, report_lines
+from seq2seq.data.preparation import ensure_files, locate, prepare, report_lines
 from seq2seq.decoding.translator import load_translator
 from seq2seq.evaluation.metrics import check_tokenizer
 from seq2seq.model.encoder_decoder import build_model
+from seq2seq.training.manifest import (
+    changed_settings,
+    corpus_digests,
+    describe_start,
+    record_start,
+    write_json,
+)
 from seq2seq.training.trainer import Trainer
-from seq2seq.training.validation import beside, evaluate_and_write, read_test_set
+from seq2seq.training.validation import TestSet, beside, evaluate_and_write, read_test_set
 
 log = logging.getLogger(__name__)
+
+
+class Texts(NamedTuple):
+    """What a run reads of its corpus beside the ids."""
+
+    valid: TestSet
+    test: TestSet
+    digests: dict[str, str]  # SHA-256 of every file
+
+
+def read_texts(config: DataConfig) -> Texts:
+    """Read them, downloaded first where the corpus has a name.
+
+    Raises:
+        ValueError, OSError: something is wrong with the files; names file and line.
+    """
+    ensure_files(config)
+    valid, test = (read_test_set(locate(config, part)) for part in ("valid", "test"))
+    return Texts(valid, test, corpus_digests(config))
 
 
 class Run:
@@ -28,16 +51,25 @@ class Run:
         config: its settings.
         folder: where it writes.
         resumed: the checkpoint to continue from.
+        texts: of its corpus, where they were read already.
 
     Raises:
         ValueError, OSError: something is wrong with settings or data; one line says what.
     """
 
-    def __init__(self, config: TrainConfig, folder: Path, resumed: Checkpoint | None = None):
+    def __init__(
+        self,
+        config: TrainConfig,
+        folder: Path,
+        resumed: Checkpoint | None = None,
+        texts: Texts | None = None,
+    ):
         self.config, self.folder = config, folder
         # In full, because the checkpoint is evaluated from other folders.
         config.data.root = str(Path(config.data.root).absolute())
         self.device = runtime.select_device(config.device)
+        # Refused now, not after the corpus is prepared.
+        runtime.select_precision(config.precision, self.device)
         threads = runtime.set_threads(config.threads)
         warning = check_tokenizer(config.data.target_language, config.metric_tokenizer)
         if warning:
@@ -47,8 +79,7 @@ class Run:
         for line in report_lines(corpus.report):
             log.info(line)
         # Read before training, not after it: a fault in the test part must not cost a night.
-        self.valid = read_test_set(locate(config.data, "valid"))
-        self.test = read_test_set(locate(config.data, "test"))
+        self.valid, self.test, digests = texts or read_texts(config.data)
         model = build_model(
             config.model, len(corpus.source.vocabulary), len(corpus.target.vocabulary)
         ).to(self.device)
@@ -61,6 +92,9 @@ class Run:
             folder,
         )
         self.trainer = Trainer(model, corpus, self.valid, config, folder, resumed)
+        step = self.trainer.progress.step
+        self.start = describe_start(config, digests, corpus.folder.name, self.device, step)
+        record_start(folder, self.start)
 
     def finish(self) -> dict[str, Any]:
         """Score the best checkpoint on the validation and test parts; write ``summary.json``."""
@@ -88,12 +122,11 @@ class Run:
             "best_step": progress.best_step,
             "skipped_updates": progress.skipped,
             "decoding": asdict(self.config.decoding),
-            "corpus_sha256": corpus_digests(self.config.data),
-            "environment": runtime.environment(self.device),
-            "command": " ".join(sys.argv),
+            "corpus_sha256": self.start["corpus"],
+            "environment": self.start["environment"],
+            "command": self.start["command"],
         }
-        path = self.folder / "summary.json"
-        path.write_text(json.dumps(summary, indent=2) + "\n", encoding="utf-8")
+        write_json(self.folder / "summary.json", summary, indent=2)
         self._report(summary)
         return summary
 
@@ -107,12 +140,6 @@ class Run:
             "--samples_per_plugin images=1000,text=1000)",
             self.folder,
         )
-
-
-def corpus_digests(config: DataConfig) -> dict[str, str]:
-    """SHA-256 of every file of a corpus."""
-    paths = {path for part in ("train", "valid", "test") for path in locate(config, part)[:2]}
-    return {path.name: file_digest(path) for path in sorted(paths)}
 
 
 def score_line(scores: dict[str, Any]) -> str:
@@ -148,22 +175,3 @@ def check_resumable(stored: TrainConfig, changed: TrainConfig) -> list[str]:
             f"{'; '.join(fixed)}. Start a new run instead."
         )
     return changes
-
-
-def changed_settings(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
-    """The settings of ``asdict(config)`` that differ, each as ``key: before -> after``."""
-    flat_before, flat_after = _flat(before), _flat(after)
-    return [
-        f"{key}: {flat_before.get(key)} -> {value}"
-        for key, value in flat_after.items()
-        if flat_before.get(key) != value and key != "resume"
-    ]
-
-
-def _flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for name, value in values.items():
-        flat |= (
-            _flat(value, f"{prefix}{name}.") if isinstance(value, dict) else {prefix + name: value}
-        )
-    return flat

@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -14,16 +15,20 @@ import torch
 from tqdm import tqdm
 
 from seq2seq.checkpoint import Checkpoint
-from seq2seq.config import TrainConfig, checkpoint_path
-from seq2seq.data.batching import Batch, BatchLimits, collate, plan_batches
+from seq2seq.config import TrainConfig
+from seq2seq.data.batching import Batch
+from seq2seq.data.prefetch import load_batches
 from seq2seq.data.preparation import PreparedCorpus
 from seq2seq.decoding.translator import Translator
 from seq2seq.evaluation.metrics import get_criterion
 from seq2seq.model.encoder_decoder import EncoderDecoder
+from seq2seq.runtime import select_precision
+from seq2seq.training.folder import keep_checkpoints, rank, step_path
 from seq2seq.training.journal import Journal
-from seq2seq.training.loss import chunked_cross_entropy, count_tokens
 from seq2seq.training.optim import build_optimizer, rate_factor, set_learning_rate
+from seq2seq.training.plan import name_pairs, plan_epoch
 from seq2seq.training.state import Progress, restore_run, save_run
+from seq2seq.training.update import accumulate
 from seq2seq.training.validation import Result, TestSet, evaluate, show_sentences
 
 PATIENCE_WITH_NONSENSE = 5  # updates in a row without a finite gradient, after which to stop
@@ -63,21 +68,23 @@ class Trainer:
         self.model, self.corpus, self.valid = model, corpus, valid
         self.config, self.run_dir = config, run_dir
         self.optimizer = build_optimizer(config.optim, model.parameters())
+        self.precision = select_precision(config.precision, model.device)
         self.criterion = get_criterion(config.trainer.select)
         self.progress = Progress()
         if resumed is not None:
             self.progress = restore_run(resumed, model, self.optimizer)
-        self.journal = Journal(run_dir, self.progress.step)
+            self.precision.scaling = self.progress.scaling
+        validated = self.progress.validated_step == self.progress.step
+        self.journal = Journal(run_dir, self.progress.step, validated)
         decoding = replace(config.decoding, beam_size=config.trainer.validation_beam_size)
         self.translator = Translator(model, corpus.source, corpus.target, decoding)
+        self.until: int | None = None
         self.stop_signal = 0
         self.may_interrupt = False  # whether a signal stops at once what is being done
-        self.nonsense = 0  # updates in a row without a finite gradient
-        self.plan: list = []
         self.bar: tqdm | None = None
 
-    def fit(self) -> Progress:
-        """Train until one of the limits is reached.
+    def fit(self, until: int | None = None) -> Progress:
+        """Train until one of the limits is reached; or, whatever they are, for ``until`` updates.
 
         Raises:
             Interrupted: asked to stop; everything is saved.
@@ -87,6 +94,7 @@ class Trainer:
             number: signal.signal(number, self._ask_to_stop)
             for number in (signal.SIGINT, signal.SIGTERM)
         }
+        self.until = until
         # A bar for a person at a terminal; plain lines for a log file.
         self.bar = tqdm(
             initial=self.progress.step,
@@ -127,6 +135,8 @@ class Trainer:
     def finished(self) -> bool:
         """Whether a limit is reached."""
         settings, progress = self.config.trainer, self.progress
+        if self.until is not None:
+            return progress.step >= self.until
         return (
             (settings.max_steps is not None and progress.step >= settings.max_steps)
             or (settings.max_epochs is not None and progress.epoch >= settings.max_epochs)
@@ -137,7 +147,7 @@ class Trainer:
     def done(self) -> float:
         """Share of the run that is done, by whichever limit is nearest."""
         settings, progress = self.config.trainer, self.progress
-        epochs = progress.epoch + progress.position / max(len(self.plan), 1)
+        epochs = progress.epoch + progress.position / len(self.corpus.source_ids)
         shares = (
             progress.step / settings.max_steps if settings.max_steps else 0.0,
             epochs / settings.max_epochs if settings.max_epochs else 0.0,
@@ -147,70 +157,54 @@ class Trainer:
 
     def _epoch(self) -> Iterator[list[Batch]]:
         """The rest of this epoch's batches, in groups that make one update each."""
-        settings, progress = self.config.trainer, self.progress
-        source, target = self.corpus.source_ids, self.corpus.target_ids
-        limits = BatchLimits(settings.batch_sentences, settings.batch_tokens)
-        self.plan = plan_batches(
-            source.lengths,
-            target.lengths,
-            limits,
-            settings.bucket_batches,
-            (self.config.seed, progress.epoch),
-        )
-        while progress.position < len(self.plan):
-            end = progress.position + settings.accumulate_batches
-            group = self.plan[progress.position : end]
+        corpus, progress = self.corpus, self.progress
+        plan = plan_epoch(self.config, corpus, progress.epoch, progress.position)
+        batches = load_batches(corpus.source_ids, corpus.target_ids, plan, self.model.device)
+        while group := list(islice(batches, self.config.trainer.accumulate_batches)):
             # Counted before they are used: whoever saves after the update has used them.
-            progress.position = min(end, len(self.plan))
-            yield [
-                collate([source[i] for i in rows], [target[i] for i in rows]).to(self.model.device)
-                for rows in group
-            ]
+            progress.position += sum(len(batch.source) for batch in group)
+            yield group
 
     def _update(self, batches: list[Batch]) -> None:
         """One update from the gradient of all batches together."""
         self.model.train()
-        progress, optim = self.progress, self.config.optim
-        num_tokens = sum(count_tokens(batch.target_out) for batch in batches)
+        progress, optim, scaler = self.progress, self.config.optim, self.precision.scaler
         self.optimizer.zero_grad(set_to_none=True)
-        nll = 0.0
-        for batch in batches:
-            features = self.model.features(batch.source, batch.source_mask, batch.target_in)
-            loss = chunked_cross_entropy(
-                features,
-                self.model.output_layer,
-                batch.target_out,
-                self.config.trainer.label_smoothing,
-            )
-            # Divided by the tokens of all batches, so that four small ones equal a large one.
-            (loss.objective / num_tokens).backward()
-            nll += loss.nll.item()
+        smoothing = self.config.trainer.label_smoothing
+        nll, num_tokens = accumulate(self.model, batches, smoothing, self.precision)
+        scaler.unscale_(self.optimizer)
         limit = math.inf if optim.max_gradient_norm is None else optim.max_gradient_norm
         norm = float(torch.nn.utils.clip_grad_norm_(self.model.parameters(), limit))
         rate = optim.learning_rate * rate_factor(optim.schedule, progress.step, self.done())
         set_learning_rate(self.optimizer, rate)
         if math.isfinite(norm) and math.isfinite(nll):
             self.optimizer.step()
-            self.nonsense = 0
+            progress.nonsense = 0
             progress.interval_tokens += num_tokens
             progress.interval_nll += nll
         else:
-            self._skip(norm, nll)
+            self._skip(norm, nll, batches)
+        scaler.update()
+        progress.scaling = self.precision.scaling
         progress.step += 1
         progress.tokens += num_tokens
         self.last = {"gradient_norm": norm, "learning_rate": rate}
         assert self.bar is not None
         self.bar.update()
 
-    def _skip(self, norm: float, nll: float) -> None:
-        self.progress.skipped += 1
-        self.nonsense += 1
-        step = self.progress.step + 1
-        log.warning("step %d: loss %g, gradient norm %g; update skipped", step, nll, norm)
-        if self.nonsense == PATIENCE_WITH_NONSENSE:
+    def _skip(self, norm: float, nll: float, batches: list[Batch]) -> None:
+        if self.precision.scaler.get_scale() > 1 and math.isfinite(nll):
+            return  # too large for fp16 as it was scaled: the next one is scaled less
+        progress, step = self.progress, self.progress.step + 1
+        progress.skipped += 1
+        progress.nonsense += 1
+        pairs = name_pairs(self.config, self.corpus, progress, batches)
+        log.warning("step %d: loss %g, gradient norm %g; skipped: %s", step, nll, norm, pairs)
+        if progress.nonsense >= PATIENCE_WITH_NONSENSE:
             raise ValueError(
-                f"step {step}: {PATIENCE_WITH_NONSENSE} updates in a row had no finite gradient; "
-                f"resume with a smaller optim.learning_rate={self.config.optim.learning_rate:g}."
+                f"step {step}: {PATIENCE_WITH_NONSENSE} updates in a row had no finite gradient, "
+                f"the last one of {pairs}; resume with a smaller "
+                f"optim.learning_rate={self.config.optim.learning_rate:g}."
             )
 
     def _count_seconds(self, started: float) -> None:
@@ -249,7 +243,7 @@ class Trainer:
             result = evaluate(self.translator, self.valid, self.config.metric_tokenizer)
             self.may_interrupt = False
         except Interrupted:
-            self._save("last")
+            self._save()
             raise
         self._validate(result, started)
 
@@ -267,10 +261,14 @@ class Trainer:
         lines = self.config.trainer.sentences
         show_sentences(result, self.valid, lines, progress.step, self.run_dir, self.journal)
         new = values[self.criterion.name]
-        # A broken model still has a BLEU, if only 0.
-        better = math.isfinite(values["loss"]) and self.criterion.is_better(
-            new, progress.best_score
-        )
+        # A broken model still has a BLEU, if only 0; and the words of a broken embedding may all
+        # be missing here.
+        finite = math.isfinite(values["loss"]) and math.isfinite(new)
+        finite = finite and all(bool(p.isfinite().all()) for p in self.model.parameters())
+        better = finite and self.criterion.is_better(new, progress.best_score)
+        if finite:
+            scored, count = (new, progress.step), self.config.trainer.keep_best
+            progress.ranking = rank(progress.ranking, scored, self.criterion, count)
         if better:
             progress.best_score, progress.best_step, progress.stale = new, progress.step, 0
         else:
@@ -281,16 +279,15 @@ class Trainer:
             + ("  (best so far)" if better else "")
         )
         progress.seconds += time.perf_counter() - started
-        self._save("last")
-        if better:
-            self._save("best")
+        self._save()
 
-    def _save(self, name: str) -> None:
-        """Write ``checkpoints/<name>.safetensors``: the whole run."""
+    def _save(self) -> None:
+        """Write the whole run, and see to which checkpoints are kept."""
         self.journal.flush()
         sides = {"source": self.corpus.source, "target": self.corpus.target}
-        path = checkpoint_path(self.run_dir, name)
+        path = step_path(self.run_dir, self.progress.step)
         save_run(path, self.model, self.optimizer, self.progress, self.config, sides)
+        keep_checkpoints(self.run_dir, self.progress, self.config.trainer)
 
     def _ask_to_stop(self, number: int, frame: Any) -> None:
         self.stop_signal = number
@@ -300,7 +297,7 @@ class Trainer:
 
     def _stop_if_asked(self) -> None:
         if self.stop_signal:
-            self._save("last")
+            self._save()
             raise Interrupted(self.stop_signal)
 
     def _say(self, line: str) -> None:

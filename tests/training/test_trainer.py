@@ -4,6 +4,7 @@ import json
 import math
 import os
 import random
+import re
 import shutil
 import signal
 from dataclasses import replace
@@ -22,6 +23,7 @@ from seq2seq.config import (
     ModelConfig,
     OptimConfig,
     OutputConfig,
+    ScheduleConfig,
     SplitConfig,
     TokenizerConfig,
     TrainConfig,
@@ -32,6 +34,8 @@ from seq2seq.data.preparation import prepare
 from seq2seq.decoding.translator import Translator, load_translator
 from seq2seq.model.encoder_decoder import build_model
 from seq2seq.training import trainer as trainer_module
+from seq2seq.training import update as update_module
+from seq2seq.training.folder import newest_checkpoint, saved_steps
 from seq2seq.training.run import check_resumable
 from seq2seq.training.trainer import PATIENCE_WITH_NONSENSE, Interrupted, Trainer
 from seq2seq.training.validation import TestSet as Examples  # pytest would collect a Test...
@@ -168,6 +172,43 @@ def test_the_last_batches_of_an_epoch_are_trained_on_too(config, tmp_path):
     trainer.fit()
     assert trainer.progress.step == 2 * 3
     assert trainer.progress.tokens == 2 * sum(len(pair.target.split()) + 1 for pair in TRAIN)
+
+
+@pytest.fixture
+def any_precision(monkeypatch):
+    """As if the processor had every precision; without the instructions it is merely slow."""
+    monkeypatch.setattr(trainer_module, "select_precision", runtime.Precision)
+
+
+@pytest.mark.parametrize("precision", ["bf16", "fp16"])
+def test_half_precision_learns_what_single_precision_does(
+    config, tmp_path, any_precision, precision
+):
+    losses = {}
+    for name in ("fp32", precision):
+        changed = replace(without_dropout(config), precision=name)
+        trainer = trainer_of(changed, tmp_path / name)
+        trainer.fit()
+        losses[name] = [event["loss"] for event in journal(tmp_path / name, "train")]
+        assert trainer.progress.skipped == 0
+        assert all(parameter.dtype == torch.float32 for parameter in trainer.model.parameters())
+    assert losses["fp32"] == pytest.approx(losses[precision], rel=0.01)
+    assert losses["fp32"] != losses[precision]  # or nothing was in half precision
+
+
+def test_a_gradient_too_large_for_fp16_is_scaled_down_and_is_no_nonsense(
+    config, tmp_path, any_precision
+):
+    trainer = trainer_of(replace(config, precision="fp16"), tmp_path)
+    trainer.precision.scaler._init_scale = 2.0**60
+    before = [parameter.clone() for parameter in trainer.model.parameters()]
+    trainer.fit()
+    assert trainer.progress.step == 6
+    assert trainer.progress.skipped == trainer.progress.nonsense == 0
+    assert all(map(torch.equal, before, trainer.model.parameters()))
+    assert trainer.precision.scaler.get_scale() == 2.0**54
+    again = trainer_of(with_trainer(trainer.config, max_steps=7), tmp_path, last(tmp_path))
+    assert again.precision.scaler.get_scale() == 2.0**54
 
 
 def test_the_same_seed_is_the_same_run_and_another_is_another(config, tmp_path):
@@ -319,9 +360,9 @@ def test_a_resumed_run_is_the_run(config, tmp_path, stop, optimizer):
     # Stopped as by kill -9 after a save: what came later is in the journal, and is taken back.
     killed = trainer_of(with_trainer(config, validate_every_steps=1), tmp_path / "parts")
 
-    def die(name, save=killed._save):
-        save(name)
-        if killed.progress.step == stop and name == "last":
+    def die(save=killed._save):
+        save()
+        if killed.progress.step == stop:
             raise MemoryError
 
     killed._save = die
@@ -355,6 +396,34 @@ def test_a_finished_run_stays_as_it_is(config, tmp_path):
     assert again.finished()
     assert again.fit().step == 6
     assert {path: path.read_bytes() for path in tmp_path.rglob("*.safetensors")} == before
+
+
+def test_a_run_whose_newest_checkpoint_is_damaged_goes_on_from_the_one_before(config, tmp_path):
+    """T2: and ends as if nothing had happened."""
+    config = with_trainer(config, validate_every_steps=2)
+    whole = trainer_of(config, tmp_path / "whole")
+    whole.fit()
+    trainer_of(with_trainer(config, max_steps=4), tmp_path / "parts").fit()
+    path = tmp_path / "parts" / "checkpoints" / "last.safetensors"
+    path.write_bytes(path.read_bytes()[:-100])  # under its other names too
+    found = newest_checkpoint(tmp_path / "parts")
+    assert found.header["progress"]["step"] == 2
+    resumed = trainer_of(config, tmp_path / "parts", found)
+    resumed.fit()
+    assert same_parameters(whole, resumed)
+    assert same_curves(tmp_path / "whole", tmp_path / "parts")
+    assert whole.progress.best_step == resumed.progress.best_step
+
+
+@pytest.mark.parametrize("select", ["bleu", "loss"])
+def test_the_best_are_kept_by_the_score_that_selects(config, tmp_path, monkeypatch, select):
+    """T4: of validations that are no number, none."""
+    Fake(monkeypatch, select, [NAN, 5, 1, 3, 4, 2])
+    config = with_trainer(config, select=select, validate_every_steps=1, keep_best=2, keep_last=1)
+    trainer_of(config, tmp_path).fit()
+    best = (2, 5) if select == "bleu" else (3, 6)
+    assert set(saved_steps(tmp_path)) == {*best, 6}
+    assert last(tmp_path, "best").header["progress"]["step"] == best[0]
 
 
 @pytest.fixture
@@ -427,7 +496,7 @@ def test_a_signal_does_not_wait_for_a_validation_which_is_made_up_for(
 
 def break_updates(trainer, monkeypatch, steps):
     """Make the loss of these updates no number."""
-    loss = trainer_module.chunked_cross_entropy
+    loss = update_module.chunked_cross_entropy
 
     def broken(*arguments):
         made = loss(*arguments)
@@ -435,7 +504,7 @@ def break_updates(trainer, monkeypatch, steps):
             trainer.progress.step + 1 in steps
         ) else made  # fmt: skip
 
-    monkeypatch.setattr(trainer_module, "chunked_cross_entropy", broken)
+    monkeypatch.setattr(update_module, "chunked_cross_entropy", broken)
 
 
 def test_an_update_without_a_finite_gradient_is_skipped_and_counted(config, tmp_path, monkeypatch):
@@ -444,7 +513,7 @@ def test_an_update_without_a_finite_gradient_is_skipped_and_counted(config, tmp_
     trainer = trainer_of(config, tmp_path)
     break_updates(trainer, monkeypatch, {1, 2, 5})
     start = [parameter.detach().clone() for parameter in trainer.model.parameters()]
-    trainer._save = lambda name, save=trainer._save: (save(name), kept.append(name))
+    trainer._save = lambda save=trainer._save: (save(), kept.append(trainer.progress.step))
     kept = []
     trainer.fit()
     assert trainer.progress.skipped == 3
@@ -471,6 +540,95 @@ def test_a_run_that_only_makes_nonsense_stops_and_says_where(config, tmp_path, m
             tensor.isfinite().all() for tensor in last(tmp_path, name).part("model").values()
         )
     assert last(tmp_path, "best").header["progress"]["step"] <= 3
+
+
+def trained_on(monkeypatch):
+    """The sources of each update, as text, noted while it is made."""
+    noted = []
+
+    def update(trainer, batches, made=Trainer._update):
+        vocabulary = trainer.corpus.source.vocabulary
+        rows = [row[row >= 4].tolist() for batch in batches for row in batch.source]
+        noted.append(sorted(" ".join(vocabulary.tokens(row)) for row in rows))
+        made(trainer, batches)
+
+    monkeypatch.setattr(Trainer, "_update", update)
+    return noted
+
+
+@pytest.mark.parametrize("accumulate_batches", [1, 2])
+def test_a_skipped_update_is_reported_with_its_lines(
+    config, tmp_path, monkeypatch, caplog, accumulate_batches
+):
+    """Blank lines before and between: numbers are those of the file, not of the pairs kept."""
+    blank = SentencePair("", "a")
+    pairs = [blank, *TRAIN[:30], blank, blank, *TRAIN[30:]]
+    config = replace(config, data=data_config(tmp_path / "text", pairs, VALID))
+    config = with_trainer(config, max_steps=8, accumulate_batches=accumulate_batches)
+    noted = trained_on(monkeypatch)
+    trainer = trainer_of(config, tmp_path / "run")
+    break_updates(trainer, monkeypatch, {2, 4, 7})
+    trainer.fit()
+    told = [message for message in caplog.messages if "skipped" in message]
+    assert len(told) == 3
+    for step, message in zip((2, 4, 7), told, strict=True):
+        assert message.startswith(f"step {step}: loss nan, gradient norm nan; skipped: ")
+        assert f"of {tmp_path}/text/train.source and {tmp_path}/text/train.target" in message
+        numbers = re.search(r"lines ([\d, ]+) \(", message)[1].split(", ")
+        assert sorted(pairs[int(number) - 1].source for number in numbers) == noted[step - 1]
+        assert f"skipped: {len(numbers)} pairs" in message
+        length = len(pairs[int(numbers[0]) - 1].source.split())
+        assert f"(tokens of the first: {length} and {length}, " in message
+
+
+def test_nonsense_is_counted_across_a_restart_and_the_end_names_the_lines(
+    config, tmp_path, monkeypatch
+):
+    config = with_trainer(config, max_steps=50)
+    trainer = trainer_of(config, tmp_path)
+    break_updates(trainer, monkeypatch, set(range(2, 50)))
+    trainer.fit(until=PATIENCE_WITH_NONSENSE - 1)
+    monkeypatch.undo()
+    again = trainer_of(config, tmp_path, last(tmp_path))
+    assert again.progress.nonsense == PATIENCE_WITH_NONSENSE - 2
+    break_updates(again, monkeypatch, set(range(2, 50)))
+    with pytest.raises(ValueError, match=rf"step {1 + PATIENCE_WITH_NONSENSE}: .* lines \d+, \d+"):
+        again.fit()
+    assert again.progress.skipped == PATIENCE_WITH_NONSENSE
+
+
+@pytest.mark.parametrize("value", [NAN, math.inf])
+def test_a_model_with_a_parameter_that_is_no_number_is_never_the_best(
+    config, tmp_path, monkeypatch, value
+):
+    """Though its losses are: the word of that embedding does not occur in the validation part."""
+    Fake(monkeypatch, "loss", [3.0, 2.0])
+    config = with_trainer(config, select="loss", max_steps=2, validate_every_steps=1)
+    trainer = trainer_of(config, tmp_path)
+
+    def update(batches, made=trainer._update):
+        made(batches)
+        if trainer.progress.step == 2:
+            with torch.no_grad():
+                next(trainer.model.parameters())[0, 0] = value
+
+    trainer._update = update
+    trainer.fit()
+    assert trainer.progress.best_step == 1
+    assert all(t.isfinite().all() for t in last(tmp_path, "best").part("model").values())
+
+
+def test_a_run_of_a_given_length_is_the_beginning_of_the_whole(config, tmp_path):
+    """With a schedule too, which still counts on all the steps there were to be."""
+    config = replace(config, optim=replace(config.optim, schedule=ScheduleConfig("linear")))
+    for name, until in (("short", 3), ("whole", None)):
+        trainer_of(config, tmp_path / name).fit(until)
+    short, whole = (
+        [e for e in journal(tmp_path / name, "train") if e.pop("tokens_per_second")]
+        for name in ("short", "whole")
+    )
+    assert short == whole[: len(short)]
+    assert last(tmp_path / "short").header["progress"]["step"] == 3
 
 
 def test_an_absurd_learning_rate_leaves_finite_checkpoints(config, tmp_path):

@@ -1,0 +1,98 @@
+"""Additive attention alone, forward and back: what source, target and attention size cost."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
+
+import torch
+
+from seq2seq.benchmark.memory import peak_memory
+from seq2seq.benchmark.timing import Clock, interleave, spread
+from seq2seq.benchmark.workload import BATCH_SIZE
+from seq2seq.config import AttentionConfig, BenchmarkConfig, ModelConfig, OutputConfig
+from seq2seq.data.vocabulary import BOS
+from seq2seq.model.decoder import DecoderState, Memory
+from seq2seq.model.encoder_decoder import build_model
+from seq2seq.model.recurrence import RecurrentState
+
+STATE_SIZE = 8
+
+
+class Size(NamedTuple):
+    """Letters as in ``seq2seq``, but for ``annotation``, which is C."""
+
+    source: int  # S
+    target: int  # T
+    attention: int  # A
+    annotation: int  # C
+
+
+def grid(config: BenchmarkConfig) -> list[Size]:
+    """One size, and others that differ from it in S, T or A alone."""
+    model, shortest = config.model, config.lengths[0]
+    base = Size(shortest, shortest, model.attention.size, 2 * model.encoder_size)
+    others = [base._replace(source=length) for length in config.lengths[1:]]
+    others += [base._replace(target=length) for length in config.lengths[1:]]
+    others += [base._replace(attention=size) for size in (base.attention // 2, 2 * base.attention)]
+    return [base, *(size for size in others if size.attention)]
+
+
+def build_attention_step(size: Size, is_fast: bool, device: torch.device) -> Callable[[], float]:
+    """What attends at every target position, forward and back: seconds.
+
+    A decoder whose words, states and outputs have ``STATE_SIZE`` units, so that hardly anything is
+    left of it but its attention; ``is_fast`` as in ``Decoder``.
+    """
+    small = ModelConfig(
+        embedding_size=STATE_SIZE,
+        encoder_size=size.annotation // 2,
+        decoder_size=STATE_SIZE,
+        dropout=0.0,
+        attention=AttentionConfig(size=size.attention),
+        output=OutputConfig(size=STATE_SIZE),
+    )
+    decoder = build_model(small, BOS + 2, BOS + 2).decoder.to(device)
+    decoder.is_fast = decoder.is_fast and is_fast
+    annotations = torch.randn(BATCH_SIZE, size.source, size.annotation, device=device)
+    annotations.requires_grad_()
+    mask = torch.ones(BATCH_SIZE, size.source, dtype=torch.bool, device=device)
+    state = DecoderState(RecurrentState(torch.zeros(BATCH_SIZE, STATE_SIZE, device=device)), None)
+    target_in = torch.full((BATCH_SIZE, size.target), BOS, device=device)
+
+    def step() -> float:
+        clock = Clock(device)
+        memory = Memory(annotations, decoder.attention.project(annotations), mask)
+        features, _, _ = decoder.features(target_in, memory, state)
+        features.sum().backward()
+        decoder.zero_grad()
+        annotations.grad = None
+        clock.lap("attention")
+        return clock.total
+
+    return step
+
+
+def attend_once(size: Size, is_fast: bool, device: torch.device) -> None:
+    """One step, in the process whose memory is measured."""
+    build_attention_step(size, is_fast, device)()
+
+
+def measure_attention(config: BenchmarkConfig, device: torch.device) -> list[dict[str, Any]]:
+    """Seconds, and where the part ``memory`` is asked for the growth of memory, of each size."""
+    ways = {"plain": False, "fast": True}
+    tasks = {
+        (size, way): build_attention_step(size, is_fast, device)
+        for size in grid(config)
+        for way, is_fast in ways.items()
+    }
+    found = interleave(tasks, config.repeats)
+    rows = []
+    for size in grid(config):
+        row: dict[str, Any] = {"size": size._asdict()}
+        for way, is_fast in ways.items():
+            row[way] = {"seconds": spread(found[size, way])}
+            if "memory" in config.parts:
+                measure = partial(peak_memory, attend_once, threads=config.threads)
+                row[way]["memory"] = measure(size, is_fast, device)
+        rows.append(row)
+    return rows

@@ -1,0 +1,61 @@
+"""Greedy and beam search of a model that writes sentences as long as its sources."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from seq2seq import runtime
+from seq2seq.benchmark.timing import Clock, interleave, spread
+from seq2seq.benchmark.workload import BATCH_SIZE, VOCABULARY_SIZES, draw_pairs
+from seq2seq.config import BenchmarkConfig, DecodingConfig, ModelConfig
+from seq2seq.data.side import Side
+from seq2seq.data.tokenizer import build_tokenizer
+from seq2seq.data.vocabulary import EOS, SPECIALS, Vocabulary
+from seq2seq.decoding.translator import Translator
+from seq2seq.model.encoder_decoder import EncoderDecoder, build_model
+
+SEARCHES = {"greedy": 1, "beam 5": 5}
+
+
+def build_endless_model(config: ModelConfig, seed: int) -> EncoderDecoder:
+    """One that has learnt nothing, and never ends a sentence before it must.
+
+    Whether an untrained model happens to end would decide what it costs. This one follows the whole
+    beam to the limit of every sentence, where a trained one is done with some hypotheses before.
+    """
+    runtime.seed_everything(seed)
+    model = build_model(config, *VOCABULARY_SIZES)
+    with torch.no_grad():
+        model.output_layer.bias[EOS] = -1e4
+    return model.eval()
+
+
+def numbered_side(size: int) -> Side:
+    """A side whose words are called by their ids."""
+    words = [str(number) for number in range(len(SPECIALS), size)]
+    return Side(build_tokenizer("whitespace", "en"), Vocabulary([*SPECIALS, *words]))
+
+
+def measure_decoding(config: BenchmarkConfig, device: torch.device) -> dict[str, Any]:
+    """Sentences per second of ``Translator.translate``, from text to text."""
+    model = build_endless_model(config.model, config.seed).to(device)
+    source, target = (numbered_side(size) for size in VOCABULARY_SIZES)
+    texts = [" ".join(map(str, ids)) for ids, _ in draw_pairs(config.sentences, config.seed)]
+
+    def task(beam_size: int) -> Callable[[], float]:
+        decoding = DecodingConfig(
+            beam_size=beam_size, batch_size=BATCH_SIZE, max_length_factor=1.0, max_length_extra=1
+        )
+        translator = Translator(model, source, target, decoding)
+
+        def translate() -> float:
+            clock = Clock(device)
+            translator.translate(texts)
+            clock.lap("translate")
+            return len(texts) / clock.total
+
+        return translate
+
+    found = interleave({name: task(size) for name, size in SEARCHES.items()}, config.repeats)
+    return {name: {"sentences_per_second": spread(rates)} for name, rates in found.items()}

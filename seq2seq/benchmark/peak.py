@@ -1,0 +1,71 @@
+"""What the machine can do, and what an update asks of it: operations of matrix products.
+
+A product of (M, K) and (K, N) is 2 M K N floating-point operations. Products of a matrix and a
+vector are left out: memory bounds them.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import torch
+from torch.utils.flop_counter import FlopCounterMode, baddbmm_flop, mm_flop
+
+from seq2seq.benchmark.timing import Clock
+
+# (M, K, N): squares, then of the reference task: 64 states of the decoder in its loop, the words'
+# way into its gates, a chunk of its output.
+SHAPES = (
+    (512, 512, 512),
+    (1024, 1024, 1024),
+    (2048, 2048, 2048),
+    (1536, 512, 64),
+    (1536, 256, 1024),
+    (448, 256, 4276),
+)
+LEAST_OPERATIONS = {"cpu": 4e9, "cuda": 4e12}  # in a turn, so that it is long enough for a clock
+
+
+def _addmm_(out: Any, left: Any, right: Any, *_: Any, out_shape: Any = None, **__: Any) -> int:
+    return mm_flop(left, right)
+
+
+def _baddbmm_(out: Any, left: Any, right: Any, *_: Any, out_shape: Any = None, **__: Any) -> int:
+    return baddbmm_flop(out, left, right)
+
+
+# What torch's counter does not know of: products that are added in place.
+IN_PLACE = {torch.ops.aten.addmm_: _addmm_, torch.ops.aten.baddbmm_: _baddbmm_}
+
+
+def count_operations(work: Callable[[], Any]) -> int:
+    """Floating-point operations of all matrix products that ``work()`` makes, backward included."""
+    with FlopCounterMode(display=False, custom_mapping=IN_PLACE) as counter:
+        work()
+    return counter.get_total_flops()
+
+
+def product_tasks(dtype: torch.dtype, device: torch.device) -> dict[str, Callable[[], float]]:
+    """For each of ``SHAPES`` what multiplies it over and over: operations per second."""
+    return {
+        "x".join(map(str, shape)): partial(_rate, *_operands(shape, dtype, device))
+        for shape in SHAPES
+    }
+
+
+def _operands(
+    shape: tuple[int, int, int], dtype: torch.dtype, device: torch.device
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    m, k, n = shape
+    left, right = torch.randn(m, k, device=device), torch.randn(k, n, device=device)
+    return left.to(dtype), right.to(dtype), torch.empty(m, n, dtype=dtype, device=device)
+
+
+def _rate(left: torch.Tensor, right: torch.Tensor, out: torch.Tensor) -> float:
+    operations = mm_flop(left.shape, right.shape)
+    times = max(1, round(LEAST_OPERATIONS[out.device.type] / operations))
+    clock = Clock(out.device)
+    for _ in range(times):
+        torch.mm(left, right, out=out)
+    clock.lap("products")
+    return times * operations / clock.total

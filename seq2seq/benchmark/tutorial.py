@@ -1,0 +1,66 @@
+"""An update as the tutorials on attention write it: the same model, at another price.
+
+Everything of one target position, then everything of the next: the keys are projected anew, words
+find their own way into the gates, the output layer runs, and the logits wait for the loss.
+"""
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from seq2seq.benchmark.timing import Clock
+from seq2seq.benchmark.updates import PlainUpdate
+from seq2seq.config import ModelConfig
+from seq2seq.data.batching import Batch
+from seq2seq.data.vocabulary import PAD
+from seq2seq.model.decoder import Decoder, DecoderState
+from seq2seq.model.dropout import Dropout
+from seq2seq.model.encoder import Encoded
+
+
+class TutorialUpdate(PlainUpdate):
+    """Autograd, plain cross-entropy, and torch's own dropout and Adam as they come."""
+
+    meaning = "as the tutorials do it"
+
+    def __init__(self, config: ModelConfig, device: torch.device, seed: int):
+        super().__init__(config, device, seed)
+        use_library_dropout(self.model)
+
+    def build_optimizer(self) -> torch.optim.Optimizer:
+        return torch.optim.Adam(self.model.parameters(), lr=1e-3)
+
+    def loss(self, batch: Batch, clock: Clock) -> Tensor:
+        encoded = self.model.encoder(batch.source, batch.source_mask)
+        clock.lap("encoder")
+        logits = decode(self.model.decoder, batch.target_in, encoded)
+        clock.lap("decoder")
+        loss = F.cross_entropy(logits.flatten(0, 1), batch.target_out.flatten(), ignore_index=PAD)
+        clock.lap("loss")
+        return loss
+
+
+def use_library_dropout(model: nn.Module) -> None:
+    """Put torch's dropout in the place of ours, which is faster."""
+    for module in list(model.modules()):
+        for name, child in module.named_children():
+            if isinstance(child, Dropout):
+                setattr(module, name, nn.Dropout(child.p))
+
+
+def decode(decoder: Decoder, target_in: Tensor, encoded: Encoded) -> Tensor:
+    """Logits (B, T, V) of ``target_in`` (B, T): what ``decoder.forward`` gives."""
+    state, logits = decoder.initial_state(encoded), []
+    for tokens in target_in.unbind(dim=1):
+        embedded = decoder.dropout(decoder.embedding(tokens))
+        keys = decoder.attention.project(encoded.annotations)
+        context, weights = decoder.attention(
+            state.hidden, keys, encoded.annotations, encoded.mask, state.past
+        )
+        gates = decoder.input_layer(embedded) + decoder.context_layer(context)
+        recurrent = decoder.cell(gates, state.recurrent)
+        past = None if state.past is None else state.past.then(weights)
+        shown = state.hidden if decoder.output_state == "previous" else recurrent.hidden
+        logits.append(decoder.output(shown, embedded, context))
+        state = DecoderState(recurrent, past)
+    return torch.stack(logits, dim=1)

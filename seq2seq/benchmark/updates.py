@@ -1,0 +1,90 @@
+"""One update of a model's parameters, as training makes it, with a clock that is told of each part.
+
+The same function of batch and parameters in every class; ``tutorial`` has one more.
+"""
+
+import torch
+from torch import Tensor
+
+from seq2seq.benchmark.timing import Clock
+from seq2seq.benchmark.workload import VOCABULARY_SIZES
+from seq2seq.config import ModelConfig, OptimConfig
+from seq2seq.data.batching import Batch
+from seq2seq.model.encoder_decoder import build_model
+from seq2seq.runtime import seed_everything, select_precision
+from seq2seq.training.loss import chunked_cross_entropy, count_tokens, token_cross_entropy
+from seq2seq.training.optim import build_optimizer
+
+PARTS = ("encoder", "decoder", "loss", "backward", "clip", "optimiser")
+MAX_NORM = 1.0
+
+
+class Update:
+    """The trainer's own way: hand-written derivatives, and no logits kept."""
+
+    meaning = "fast path, float32"
+    precision_name = "fp32"
+
+    def __init__(self, config: ModelConfig, device: torch.device, seed: int):
+        """Every way begins with the same parameters, and draws the same numbers after them.
+
+        Raises:
+            ValueError: the device has no such precision.
+        """
+        self.precision = select_precision(self.precision_name, device)
+        seed_everything(seed)
+        self.model = build_model(config, *VOCABULARY_SIZES).to(device).train()
+        self.optimizer = self.build_optimizer()
+
+    def build_optimizer(self) -> torch.optim.Optimizer:
+        """Adam with a learning rate of 1e-3, fused."""
+        return build_optimizer(OptimConfig(), self.model.parameters())
+
+    def loss(self, batch: Batch, clock: Clock) -> Tensor:
+        """The mean loss of a target token, in nats; ``encoder``, ``decoder``, ``loss``."""
+        memory, state = self.model.start(batch.source, batch.source_mask)
+        clock.lap("encoder")
+        features, _, _ = self.model.decoder.features(batch.target_in, memory, state)
+        clock.lap("decoder")
+        loss = chunked_cross_entropy(features, self.model.output_layer, batch.target_out)
+        mean = loss.objective / count_tokens(batch.target_out)
+        clock.lap("loss")
+        return mean
+
+    def __call__(self, batch: Batch, clock: Clock) -> None:
+        self.optimizer.zero_grad(set_to_none=True)
+        with self.precision.autocast():
+            loss = self.loss(batch, clock)
+        loss.backward()
+        clock.lap("backward")
+        torch.nn.utils.clip_grad_norm_(self.model.parameters(), MAX_NORM)
+        clock.lap("clip")
+        self.optimizer.step()
+        clock.lap("optimiser")
+
+
+class LowUpdate(Update):
+    """The same in bfloat16, which not every device computes in."""
+
+    meaning = "fast path, bfloat16"
+    precision_name = "bf16"
+
+
+class PlainUpdate(Update):
+    """The reference that the fast path is tested against: derivatives are autograd's."""
+
+    meaning = "plain step, autograd"
+
+    def __init__(self, config: ModelConfig, device: torch.device, seed: int):
+        super().__init__(config, device, seed)
+        self.model.encoder.is_fast = self.model.decoder.is_fast = False
+
+    def loss(self, batch: Batch, clock: Clock) -> Tensor:
+        memory, state = self.model.start(batch.source, batch.source_mask)
+        clock.lap("encoder")
+        logits, _, _ = self.model.decoder(batch.target_in, memory, state)
+        clock.lap("decoder")
+        loss = token_cross_entropy(logits, batch.target_out)
+        mean = loss.objective / count_tokens(batch.target_out)
+        clock.lap("loss")
+        return mean

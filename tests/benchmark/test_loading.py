@@ -1,0 +1,34 @@
+"""A generated corpus is one that training could use, and loading it is measured on real batches."""
+
+import numpy as np
+import pytest
+
+from seq2seq.benchmark import corpus
+from seq2seq.benchmark.corpus import loading_rate, write_ids
+from seq2seq.data.vocabulary import EOS
+
+
+@pytest.mark.parametrize("num_pairs", [1, 250])
+def test_a_generated_corpus_has_the_size_asked_for_and_no_control_ids(
+    tmp_path, monkeypatch, num_pairs
+):
+    monkeypatch.setattr(corpus, "CHUNK", 100)
+    source, target = write_ids(tmp_path, num_pairs, seed=1)
+    assert len(source) == len(target) == num_pairs
+    for store in (source, target):
+        assert all(len(ids) and ids.min() > EOS for ids in store.read(range(num_pairs)))
+    lengths = source.lengths(range(num_pairs)), target.lengths(range(num_pairs))
+    assert np.abs(lengths[0] - lengths[1]).max() <= 2
+
+
+def test_the_same_seed_is_the_same_corpus(tmp_path):
+    one, same, other = (
+        write_ids(tmp_path / name, 20, seed)[1] for name, seed in (("a", 1), ("b", 1), ("c", 2))
+    )
+    assert one[7].tolist() == same[7].tolist() != other[7].tolist()
+
+
+def test_loading_goes_on_over_epochs_and_is_measured(tmp_path):
+    rate = loading_rate(*write_ids(tmp_path, 100, seed=1), num_batches=10, seed=1)
+    assert rate.tokens_per_second > 0
+    assert rate.memory_growth < 100 << 20

@@ -1,0 +1,69 @@
+"""A run that was killed and resumed is the run: a few kills of ``make soak``, and what it found."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+from conftest import ROOT
+from soak import compare
+from tensorboard.backend.event_processing.plugin_event_accumulator import EventAccumulator
+
+from seq2seq.config import TrainConfig
+from seq2seq.training.journal import Journal
+
+
+def test_runs_that_are_killed_end_as_the_one_that_is_left_alone(tmp_path):
+    options = ("--kills", "8", "--seed", "2", "--leave-seconds", "200")
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "tests" / "soak.py"), *options, "--work", tmp_path / "soak"],
+        capture_output=True,
+        text=True,
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    end = "0 lost runs, 0 runs that differ, 0 differing bits, 0 faults in all\n"
+    assert done.stdout.endswith(end)
+
+
+def test_a_difference_is_found_and_counted_in_bits():
+    one = {"a": b"\x00\x01", "b": [(1, 2.0)], "c": 1}
+    assert compare(one, dict(one)) == ([], 0)
+    assert compare(one, one | {"a": b"\x06\x01"}) == (["a"], 2)
+    assert compare(one, {"b": [(1, 2.0), (1, 2.0)], "a": b"\x00\x01", "d": 1}) == (
+        ["b", "c", "d"],
+        0,
+    )
+
+
+def test_a_validation_that_was_told_but_not_saved_is_told_once(tmp_path):
+    """Stopped as it validates at step 4, which saves; resumed, killed between telling and saving;
+    and resumed again."""
+    for lives in range(3):
+        journal = Journal(tmp_path, 4 if lives else 0, validated=not lives)
+        if not lives:
+            journal.record("valid", 2, {"loss": 5.0})
+            journal.record("train", 4, {"loss": 4.0})
+            journal.flush()
+        else:
+            journal.record("valid", 4, {"loss": 3.0})
+            journal.text("translation/a", 4, "a")
+        journal.close()
+    told = (tmp_path / "journal.jsonl").read_text().splitlines()
+    assert [(json.loads(line)["event"], json.loads(line)["step"]) for line in told] == [
+        ("valid", 2),
+        ("train", 4),
+        ("valid", 4),
+    ]
+    events = EventAccumulator(str(tmp_path / "tensorboard"), tensor_size_guidance={"text": 0})
+    events.Reload()
+    steps = {tag: [event.step for event in events.Tensors(tag)] for tag in events.Tags()["tensors"]}
+    assert steps == {"valid/loss": [2, 4], "train/loss": [4], "translation/a/text_summary": [4]}
+
+
+def test_a_run_that_saved_nothing_is_to_be_started_again(tmp_path):
+    (tmp_path / "checkpoints").mkdir()
+    (tmp_path / "checkpoints" / "step_5.safetensorsx.partial").touch()
+    with pytest.raises(ValueError, match=r"before its first checkpoint .* start it again"):
+        TrainConfig(name="a", resume=str(tmp_path)).check()
