@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 RUN := $(VENV)/bin/python
 
-.PHONY: train test soak lint tensorboard clean
+.PHONY: train test soak mutants lint tensorboard clean
 
 train: $(VENV)/installed  ## train on the sample corpus, in minutes; more: make train ARGS="..."
 	$(RUN) scripts/train.py $(ARGS)
@@ -13,6 +13,9 @@ test: $(VENV)/installed-dev  ## the whole suite, a process for each core
 
 soak: $(VENV)/installed-dev  ## kill and resume runs 200 times, compare; ARGS="--kills 1000 --seed 7"
 	OMP_NUM_THREADS=1 $(RUN) tests/soak.py $(ARGS)
+
+mutants: $(VENV)/installed-dev  ## do the tests notice small faults? ARGS="--sample 1000 --only beam"
+	OMP_NUM_THREADS=1 $(RUN) tests/mutate.py $(ARGS)
 
 lint: $(VENV)/installed-dev  ## style and types
 	$(RUN) -m ruff check .

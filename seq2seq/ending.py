@@ -40,6 +40,15 @@ def _is_script() -> bool:
 if _is_script() and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
+# Where it was not installed by way of pip, which would have refused too.
+if _is_script() and not (3, 11) <= sys.version_info < (3, 14):
+    print(
+        "error: Python 3.11 to 3.13 is needed, this is {}.{}: make an environment with one of "
+        "these, as with make PYTHON=python3.12 train.".format(*sys.version_info),
+        file=sys.stderr,
+    )
+    raise SystemExit(REFUSED)
+
 
 def refuse(error: Exception, text: str) -> NoReturn:
     """Say in one line what is wrong, and leave.

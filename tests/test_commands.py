@@ -10,6 +10,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -207,6 +208,8 @@ WRONG = [
     ("translate checkpoint={bad}/foreign", "bad/foreign"),
     ("plot_alignment checkpoint={bad}/text source=x", "bad/text"),
     ("average checkpoints=[nofile] output=x", "nofile"),
+    ("reproduce run=nowhere", "nowhere"),
+    ("reproduce run={bad} device=cpu", "manifest.json"),
     ("benchmark parts=[trainig]", "trainig"),
     ("benchmark repeats=0", "repeats=0"),
     ("average run=nope output=x", "nope"),
@@ -269,7 +272,7 @@ def test_a_run_folder_that_cannot_be_made_is_named(start, tmp_path, line):
 @pytest.mark.parametrize(
     ("stdin", "named"),
     [
-        (io.TextIOWrapper(io.BytesIO(b"Hund\nviele H\xe4user\n")), "line 2 of the input"),
+        (io.TextIOWrapper(io.BytesIO(b"Hund\nviele H\xe4user\n")), "stdin, line 2"),
         (None, "stdin or stdout is closed"),
     ],
 )
@@ -301,13 +304,14 @@ def test_work_that_was_begun_stays(tmp_path, monkeypatch):
 
 
 def process(name, *arguments, cwd, **settings):
-    """A script as a user starts it."""
+    """A script as a user starts it; with Ctrl-C also where these tests run without, behind a &."""
     return subprocess.Popen(
         [sys.executable, ROOT / f"scripts/{name}.py", *arguments],
         cwd=cwd,
         stdin=subprocess.PIPE,
         stderr=subprocess.PIPE,
         env=os.environ | {"OMP_NUM_THREADS": "1"} | settings.pop("env", {}),
+        preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),
         **{"stdout": subprocess.PIPE} | settings,
     )
 

@@ -280,6 +280,12 @@ def test_lengths_of_any_other_shape_are_refused(normalise, shape):
 
 
 @every_normaliser
+def test_a_length_for_each_head_is_refused_because_queries_would_be_missing(normalise):
+    with pytest.raises(ValueError, match=r"\(2,\).* \(2, 3, 5\); its shape is \(2, 3\)"):
+        normalise(torch.zeros(2, 3, 5, 4), torch.ones(2, 3, dtype=torch.int64))
+
+
+@every_normaliser
 @pytest.mark.parametrize("shape", [(3,), (5, 2, 4)])
 def test_a_mask_must_fit_the_scores_and_never_repeats_them(normalise, shape):
     with pytest.raises(RuntimeError, match="expand"):

@@ -60,6 +60,11 @@ def test_an_order_has_every_number_once_whatever_is_asked_for_at_a_time(count, s
     assert np.concatenate(parts).tolist() == whole.tolist()
 
 
+def test_no_number_of_sentences_is_a_special_case():
+    for count in range(1, 70):  # around all powers of two up to 64
+        assert sorted(shuffled(np.arange(count), count, (1, 0))) == list(range(count))
+
+
 @given(st.integers(2**20, 2**40), SEEDS)
 def test_numbers_of_a_large_corpus_are_in_range_and_different(count, seed):
     found = shuffled(np.linspace(0, count - 1, 500, dtype=np.int64), count, seed)
@@ -187,7 +192,37 @@ def test_buckets_bring_together_sentences_of_similar_length(folder):
         plan = plan_batches(*sides, BatchLimits(20, None), bucket_batches, (1, 0))
         return sum((lengths[batch].max() - lengths[batch]).sum() for batch in plan)
 
-    assert padding(50) < padding(5) < padding(1)
+    assert padding(50) < padding(5) < padding(2) < padding(1)
+
+
+def test_a_bucket_of_one_batch_keeps_the_random_order(folder):
+    lengths = np.arange(200) % 17
+    plan = plan_batches(*stores(folder, lengths, lengths), BatchLimits(8, None), 1, (1, 0))
+    assert np.concatenate(list(plan)).tolist() == shuffled(np.arange(200), 200, (1, 0)).tolist()
+
+
+@pytest.mark.parametrize("longer_side", [0, 1])
+@pytest.mark.parametrize(("tokens", "in_a_batch"), [(100, 10), (109, 10), (5, 1)])
+def test_a_bucket_has_the_batches_asked_for(folder, monkeypatch, longer_side, tokens, in_a_batch):
+    """Of 9 words and EOS on the longer side 100 tokens hold ten, 5 tokens none; one must do."""
+    lengths = [[4] * 300, [4] * 300]
+    lengths[longer_side] = [9] * 300
+    sides = stores(folder, *lengths)
+    asked = []
+    original = IdStore.lengths
+    monkeypatch.setattr(
+        IdStore, "lengths", lambda store, rows: asked.append(len(rows)) or original(store, rows)
+    )
+    plan = list(plan_batches(*sides, BatchLimits(None, tokens), 5, (1, 0)))
+    assert {len(batch) for batch in plan} == {in_a_batch}
+    assert set(asked) == {5 * in_a_batch}
+
+
+def test_nothing_makes_no_batches(folder):
+    nothing = stores(folder, [], [])
+    for limits in (BatchLimits(8, None), BatchLimits(None, 100)):
+        assert list(plan_batches(*nothing, limits, 5, (1, 0))) == []
+        assert cut(np.arange(0), np.arange(0), limits) == []
 
 
 def test_three_target_words_make_four_targets():

@@ -152,6 +152,9 @@ class TestResampling:
         (score,) = set(resampled_bleu(statistics, 20, seed=0))
         assert score == bleu_of_statistics(statistics[0] * 7)
 
+    def test_one_corpus_may_be_drawn(self):
+        assert resampled_bleu(self.STATISTICS, 1, seed=0).shape == (1,)
+
     def test_the_draws_are_those_of_a_die(self):
         """Sentence k has k words, one of them right, and no other order is ever wrong.
 
@@ -238,6 +241,8 @@ class TestRefusals:
     def test_token_lists_are_no_sentences(self, metric):
         with pytest.raises(ValueError, match="hypotheses must be a list of strings"):
             metric(hypotheses=[["a", "b"]], references=["a b"])
+        with pytest.raises(ValueError, match="references must be a list of strings"):
+            metric(hypotheses=["a", "b"], references=["a", None])
 
     def test_a_reference_of_two_lines_is_none(self, metric):
         with pytest.raises(ValueError, match="reference 2 contains a line feed"):

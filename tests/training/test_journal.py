@@ -2,9 +2,11 @@
 
 import json
 import math
+import re
 
 import numpy as np
 import pytest
+from conftest import ROOT
 from tensorboard.backend.event_processing import plugin_event_accumulator
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
@@ -106,3 +108,11 @@ def test_flushed_events_can_be_read_while_the_run_goes_on(tmp_path):
     journal.flush()
     assert len(board(tmp_path).Scalars("train/loss")) == 2
     journal.close()
+
+
+def test_no_picture_is_left_out(tmp_path):
+    """Nor shown by chance only: TensorBoard is started so that it takes all of a long run."""
+    write(tmp_path, range(1, 51))
+    assert [event.step for event in board(tmp_path).Images("alignment/a")] == list(range(1, 51))
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    assert int(re.search(r"--samples_per_plugin images=(\d+)", makefile)[1]) >= 1000

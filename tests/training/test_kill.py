@@ -1,5 +1,6 @@
 """A run that was killed and resumed is the run: a few kills of ``make soak``, and what it found."""
 
+import errno
 import json
 import os
 import subprocess
@@ -10,6 +11,7 @@ from conftest import ROOT
 from soak import compare
 from tensorboard.backend.event_processing.plugin_event_accumulator import EventAccumulator
 
+from seq2seq.command_line import one_line
 from seq2seq.config import TrainConfig
 from seq2seq.training.journal import Journal
 
@@ -67,3 +69,10 @@ def test_a_run_that_saved_nothing_is_to_be_started_again(tmp_path):
     (tmp_path / "checkpoints" / "step_5.safetensorsx.partial").touch()
     with pytest.raises(ValueError, match=r"before its first checkpoint .* start it again"):
         TrainConfig(name="a", resume=str(tmp_path)).check()
+
+
+def test_a_write_that_finds_no_space_says_what_to_do():
+    """Such an error has no file's name, where one that opens a file has."""
+    text = one_line(OSError(errno.ENOSPC, "No space left on device"))
+    assert text.startswith("a file could not be written (No space left on device); free some space")
+    assert "resume=<its folder>" in text

@@ -1,0 +1,82 @@
+"""What it takes to start: a Python that works, requirements that fit each other, no network."""
+
+import os
+import re
+import subprocess
+import sys
+import tomllib
+
+import pytest
+from conftest import ROOT, TINY
+
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+TOO_NEW = "Python 3.11 to 3.13 is needed, this is 3.14"
+# Behind this line, this Python says that it is 3.14.
+PRETEND = "import sys; sys.version_info = (3, 14, 0, 'final', 0); "
+OFFLINE = """
+import runpy, socket, sys
+def refuse(*arguments, **settings):
+    raise OSError("the network is cut")
+socket.socket.connect = socket.create_connection = socket.getaddrinfo = refuse
+sys.argv = sys.argv[1:]
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+
+
+def test_every_place_names_the_same_pythons():
+    assert PROJECT["requires-python"] == ">=3.11,<3.14"
+    for name in ("README.md", "Makefile", "seq2seq/ending.py"):
+        assert "Python 3.11 to 3.13 is needed" in (ROOT / name).read_text(encoding="utf-8"), name
+
+
+@pytest.mark.parametrize("name", sorted(path.stem for path in ROOT.glob("scripts/*.py")))
+def test_a_python_that_is_too_new_is_told_in_one_line(name):
+    path = ROOT / "scripts" / f"{name}.py"
+    start = f"import runpy; runpy.run_path({str(path)!r}, run_name='__main__')"
+    done = subprocess.run(
+        [sys.executable, "-c", PRETEND + start],
+        capture_output=True,
+        text=True,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    assert re.fullmatch(f"error: {TOO_NEW}: .*\\n", done.stderr)
+
+
+def test_make_tells_a_python_that_is_too_new(tmp_path):
+    python = tmp_path / "python3.14"
+    python.write_text(f'''#!/bin/sh
+exec {sys.executable} -c "{PRETEND} exec(sys.argv[1])" "$2"
+''')
+    python.chmod(0o755)
+    done = subprocess.run(
+        ["make", "-C", ROOT, f"PYTHON={python}", f"VENV={tmp_path}/venv", "train"],
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode != 0
+    assert TOO_NEW in done.stderr
+    assert not (tmp_path / "venv").exists()
+
+
+def test_requirements_are_those_that_fit_each_other():
+    requirements = PROJECT["dependencies"]
+    assert "torchtext==0.6.0" in requirements  # later ones hold compiled parts for one torch each
+    assert "tensorboard>=2.21" in requirements  # earlier ones need what setuptools has removed
+
+
+def test_a_first_run_needs_no_network(tmp_path):
+    """The sample corpus as it ships, but for its length."""
+    for path in (ROOT / "data" / "sample").iterdir():
+        lines = path.read_text(encoding="utf-8").split("\n")[:8]
+        (tmp_path / path.name).write_text("\n".join(lines) + "\n", encoding="utf-8")
+    settings = (f"data.root={tmp_path}", f"data.prepared={tmp_path}/prepared", *TINY)
+    done = subprocess.run(
+        [sys.executable, "-c", OFFLINE, ROOT / "scripts" / "train.py", *settings,
+         "trainer.max_steps=1", "decoding=greedy", "decoding.max_length_factor=0.1"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        env=os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
