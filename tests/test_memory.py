@@ -70,6 +70,7 @@ def training(corpus, folder, steps, every):
         f"trainer.max_steps={steps}",
         f"trainer.log_every_steps={every}",
         f"trainer.validate_every_steps={every}",
+        "data.max_tokens=10",
         "trainer.batch_sentences=4",
         "trainer.sentences=[1]",
         "decoding=greedy",
