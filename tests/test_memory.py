@@ -83,8 +83,9 @@ def training(corpus, folder, steps, every):
 def test_training_takes_no_more_memory_after_many_updates(corpus, tmp_path):
     sizes = training(corpus, tmp_path, steps=300, every=60)
     assert sorted(sizes) == [60, 120, 180, 240, 300]
-    # At 60 it has not yet validated, which loads what draws pictures.
-    assert sizes[300] - sizes[120] < 4 * MEGABYTE
+    # At 60 it has not yet validated, which loads what draws pictures. The allocator takes and gives
+    # back some 10 MB; the gradients of these updates, were they kept, would take 80 MB.
+    assert sizes[300] - sizes[120] < 24 * MEGABYTE
 
 
 @linux_only
