@@ -31,6 +31,13 @@ HARMLESS = {
     "the lengths agree: a guard against our own mistakes": ("strict=False",),
     "the sort of a CPU is always stable": ("stable=False",),
     "an equal that ends later is not better; only steps are saved": (">= best[:, -1:]",),
+    "a looser bound searches longer, and finds the same": (
+        "scores = endings * length_penalty(length",
+    ),
+    "who cannot enter is left out alone, not with the whole sentence": (
+        "hopeful = totals / largest > best[:, -1:]",
+    ),
+    "a number of a tensor cuts as one of a list does": ("lengths = last + 1",),
     "all positions have as many places": ("history[-1]",),
     "the only live place may be any": ("totals[:, -1] = 0.0",),
     "to select all rows changes nothing": ("len(going_on) <= len(live)",),

@@ -136,6 +136,20 @@ def test_to_stop_early_saves_steps():
     assert model.num_steps == 1
 
 
+def test_an_output_that_has_ended_keeps_its_place_in_the_beam():
+    """So fewer are followed after it; of the others, none is hopeless here."""
+    followed = []
+
+    def step(tokens, state):
+        followed.append(len(tokens))
+        log_probs = torch.tensor([0.0, 0.3, 0.4, 0.2, 0.1]).log()
+        return log_probs.expand(len(tokens), VOCAB), state, torch.zeros(len(tokens), 1)
+
+    beam_search(step, Toy(torch.zeros(1), torch.zeros(1, HISTORY), 0), limits([6], alpha=2.0), 3, 3)
+    # Beside the end there are two words, then one, which goes on alone to the limit.
+    assert followed == [1, 2, 1, 1, 1, 1]
+
+
 def test_the_first_output_to_end_is_not_the_best_where_a_longer_one_overtakes_it():
     """log 0.5 = -0.69 for the empty output, log 0.4 = -0.92 for three words; -0.61 by 9/6."""
     model = ToyModel(0, num_sentences=1)

@@ -17,7 +17,7 @@ from seq2seq.training.journal import Journal
 
 
 def test_runs_that_are_killed_end_as_the_one_that_is_left_alone(tmp_path):
-    options = ("--kills", "8", "--seed", "2", "--leave-seconds", "200")
+    options = ("--kills", "3", "--seed", "2", "--leave-seconds", "200")
     done = subprocess.run(
         [sys.executable, str(ROOT / "tests" / "soak.py"), *options, "--work", tmp_path / "soak"],
         capture_output=True,
