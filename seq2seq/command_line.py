@@ -186,6 +186,8 @@ def one_line(error: BaseException) -> str:
     if isinstance(error, HydraException) and isinstance(error.__cause__, OmegaConfBaseException):
         error = error.__cause__
     if isinstance(error, OmegaConfBaseException):
+        if "is not a ListConfig" in str(error):  # and does not say which value
+            return f"{error.full_key} must be a list, as in '{error.full_key}=[a,b]'."
         key = f"{error.full_key}: " if error.full_key else ""
         return key + str(error.msg or error).split("\n")[0]
     if isinstance(error, UnicodeEncodeError):  # of a file name: contents are always UTF-8

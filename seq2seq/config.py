@@ -454,14 +454,14 @@ class TranslateConfig(TranslatorConfig):
 class AverageConfig:
     checkpoints: list[str] = setting([], "files made by training, of one model")
     run: str | None = setting(None, "instead: run folder, whose newest checkpoints to take")
-    last: int = setting(5, "how many of run; trainer.keep_last says how many it keeps", at_least=1)
+    last: int = setting(2, "how many of run; trainer.keep_last says how many it keeps", at_least=1)
     output: str = setting(MISSING, "file to write, a checkpoint for translation")
 
     def check(self) -> None:
         if bool(self.checkpoints) == (self.run is not None):
             raise ValueError(
-                f"checkpoints={self.checkpoints} and run={self.run}: give one of them, a list of "
-                f"files ('checkpoints=[a,b]') or the folder of a run."
+                f"checkpoints={self.checkpoints} and run={self.run or 'null'}: give one of them, a "
+                f"list of files ('checkpoints=[a.safetensors,b.safetensors]') or a run's folder."
             )
 
 

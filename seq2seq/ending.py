@@ -86,22 +86,29 @@ def orderly() -> Iterator[None]:
     # or the journal will tell.
     logging.raiseExceptions = False
     handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    stopped: list[int] = []
+
+    def stop(number: int, frame: Any) -> NoReturn:
+        stopped.append(number)
+        raise SystemExit(128 + number)
+
     for number, handler in handlers.items():
         if handler is not signal.SIG_IGN:  # as nohup has it
-            signal.signal(number, _stop)
+            signal.signal(number, stop)
     if isinstance(sys.stdout, io.TextIOWrapper):
         # UTF-8 and LF, whatever the locale and the platform.
         sys.stdout.reconfigure(encoding="utf-8", newline="\n")
     try:
         yield
+    except Exception:
+        # Somebody's ``finally`` failed on what the signal left half made: that is no fault to tell.
+        if stopped:
+            raise SystemExit(128 + stopped[0]) from None
+        raise
     finally:
         for number, handler in handlers.items():
             signal.signal(number, handler)
         _finish_output()
-
-
-def _stop(number: int, frame: Any) -> NoReturn:
-    raise SystemExit(128 + number)
 
 
 def _finish_output() -> None:

@@ -45,7 +45,8 @@ def usage(module: Any, schema: type) -> str:
         lines.append("Choices (files in conf/):")
         lines += [f"  {group}={'|'.join(options)}" for group, options in groups.items()]
         lines.append("")
-    lines.append("Single settings, with their defaults (a choice above may give others):")
+    others = " (a choice above may give others; --cfg job shows what a run would use)"
+    lines.append(f"Single settings, with their defaults{others if groups else ''}:")
     for key, item in settings(schema):
         limits = f"; {allowed(item)}" if allowed(item) else ""
         lines.append(f"  {key}={_shown(item)}\n      {item.metadata['meaning']}{limits}")
@@ -62,5 +63,5 @@ def _shown(item: Any) -> str:
     if callable(item.default_factory):
         return str(item.default_factory())
     if item.default == MISSING:
-        return "(from a choice, or needed)"
+        return "(needed)"
     return "null" if item.default is None else str(item.default)

@@ -187,7 +187,7 @@ def test_of_a_run_the_newest_are_taken(pair, tmp_path):
     for step in (5, 9, 10, 200):
         shutil.copy(pair[0], step_path(tmp_path, step))
     assert newest_steps(tmp_path, 3) == [step_path(tmp_path, step) for step in (200, 10, 9)]
-    with pytest.raises(ValueError, match=r"keeps 4 .* fewer than last=5; .*trainer\.keep_last=5"):
+    with pytest.raises(ValueError, match=r"has 4 .* fewer than last=5; .*trainer\.keep_last=5"):
         newest_steps(tmp_path, 5)
 
 

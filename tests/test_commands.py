@@ -21,6 +21,7 @@ from test_config import COMMANDS
 
 from seq2seq import command_line
 from seq2seq.config import METRIC_TOKENIZERS
+from seq2seq.ending import orderly
 
 LONG = "x" * 300
 
@@ -212,6 +213,7 @@ WRONG = [
     ("reproduce run={bad} device=cpu", "manifest.json"),
     ("benchmark parts=[trainig]", "trainig"),
     ("benchmark repeats=0", "repeats=0"),
+    ("benchmark parts=peak", "parts must be a list"),
     ("average run=nope output=x", "nope"),
     ("average checkpoints=[{bad}/foreign] output=x", "bad/foreign"),
     # what is read and written
@@ -402,6 +404,21 @@ def test_a_signal_in_the_work_leaves_in_order(places, tmp_path, number, status):
         running.send_signal(number)
         output, errors = running.communicate()
     assert (output, errors, running.returncode) == (b"", b"", status)
+
+
+def test_a_signal_leaves_in_order_also_where_it_breaks_somebodys_tidying_up(monkeypatch):
+    monkeypatch.setattr(logging, "raiseExceptions", True)
+
+    @orderly()
+    def stopped():
+        try:
+            signal.raise_signal(signal.SIGTERM)
+        finally:
+            raise AttributeError("half made")
+
+    with pytest.raises(SystemExit) as left:
+        stopped()
+    assert left.value.code == 143
 
 
 def test_every_script_has_its_signals_first():

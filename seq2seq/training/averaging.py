@@ -64,8 +64,9 @@ def newest_steps(run_dir: Path, count: int) -> list[Path]:
     paths = list(saved_steps(run_dir).values())
     if len(paths) < count:
         raise ValueError(
-            f"run={run_dir} keeps {len(paths)} checkpoints called step_<n>, fewer than "
-            f"last={count}; a run trained with trainer.keep_last={count} keeps as many."
+            f"run={run_dir} has {len(paths)} checkpoints called step_<n>, fewer than last={count}; "
+            f"give a smaller last=, or the folder of a run that was trained long enough, with "
+            f"trainer.keep_last={count}."
         )
     return paths[:count]
 

@@ -104,7 +104,7 @@ def describe_code() -> dict[str, Any]:
     # Not the repository of something else, in whose folder this one was installed.
     if _git("rev-parse", "--show-prefix") != PACKAGE.name + "/":
         return {"sha256": digest.hexdigest(), "commit": None, "changed": None}
-    changes = _git("status", "--porcelain")
+    changes = _git("status", "--porcelain", "--", ".")  # of the package
     return {
         "sha256": digest.hexdigest(),
         "commit": _git("rev-parse", "HEAD"),
