@@ -336,6 +336,13 @@ def test_sparsemax_of_two_scores_is_linear_in_their_difference(difference):
     )
 
 
+@pytest.mark.parametrize("normalise", [masked_sparsemax, masked_entmax15])
+def test_rows_do_not_see_each_other(normalise):
+    scores = 3 * torch.randn(6, 5, generator=torch.Generator().manual_seed(0))
+    for row, weights in zip(scores, normalise(scores, everywhere(scores)), strict=True):
+        assert_close(weights, normalise(row, everywhere(row)))
+
+
 @given(close_scores())
 def test_sparsemax_leaves_a_distribution_as_it_is(scores):
     distribution = scores.softmax(dim=0)
