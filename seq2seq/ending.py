@@ -27,6 +27,7 @@ from typing import Any, NoReturn
 
 REFUSED = 2
 CLOSED_OUTPUT = 128 + 13  # SIGPIPE, which Windows does not have
+_stopped_by: list[int] = []  # the signals that have come since ``orderly`` began
 
 
 def _is_script() -> bool:
@@ -56,6 +57,8 @@ def refuse(error: Exception, text: str) -> NoReturn:
     Raises:
         SystemExit: always.
     """
+    if _stopped_by:  # inside a library, which made an error of its own of it
+        raise SystemExit(128 + _stopped_by[0]) from error
     if isinstance(error, BrokenPipeError):  # there is no other pipe than stdout
         _lose_output(error)
     _finish_output()
@@ -86,15 +89,10 @@ def orderly() -> Iterator[None]:
     # or the journal will tell.
     logging.raiseExceptions = False
     handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    stopped: list[int] = []
-
-    def stop(number: int, frame: Any) -> NoReturn:
-        stopped.append(number)
-        raise SystemExit(128 + number)
-
+    _stopped_by.clear()
     for number, handler in handlers.items():
         if handler is not signal.SIG_IGN:  # as nohup has it
-            signal.signal(number, stop)
+            signal.signal(number, _stop)
     if isinstance(sys.stdout, io.TextIOWrapper):
         # UTF-8 and LF, whatever the locale and the platform.
         sys.stdout.reconfigure(encoding="utf-8", newline="\n")
@@ -102,13 +100,18 @@ def orderly() -> Iterator[None]:
         yield
     except Exception:
         # Somebody's ``finally`` failed on what the signal left half made: that is no fault to tell.
-        if stopped:
-            raise SystemExit(128 + stopped[0]) from None
+        if _stopped_by:
+            raise SystemExit(128 + _stopped_by[0]) from None
         raise
     finally:
         for number, handler in handlers.items():
             signal.signal(number, handler)
         _finish_output()
+
+
+def _stop(number: int, frame: Any) -> NoReturn:
+    _stopped_by.append(number)
+    raise SystemExit(128 + number)
 
 
 def _finish_output() -> None:
