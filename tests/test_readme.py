@@ -15,11 +15,13 @@ SNIPPETS = re.findall(r"^```sh\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
 
 # Added behind the arguments of each command: a model and outputs that take seconds.
 SHORT = ("decoding.max_length_factor=0.1", "decoding.max_length_extra=2")
-SHORT_TRAINING = (*TINY, *SHORT, "seed=1", "trainer.max_steps=2", "trainer.validate_every_steps=2")
+# Two validations, so that there are two checkpoints.
+SHORT_TRAINING = (*TINY, *SHORT, "seed=1", "trainer.max_steps=2", "trainer.validate_every_steps=1")
 # Two small models instead of all; whatever a snippet asks for before counts less.
 SHORT_COMPARISON = (
     *SHORT_TRAINING,
     "trainer.max_epochs=null",
+    "trainer.validate_every_steps=2",
     "model/attention=additive,none",
     "data.max_tokens=100",
     "decoding.beam_size=1",
