@@ -115,28 +115,28 @@ def newest_checkpoint(run_dir: Path) -> Checkpoint:
         return load_checkpoint(last)
     except (DamagedCheckpointError, FileNotFoundError) as error:
         for path in earlier:
-            if _is_whole(path):
+            if (checkpoint := _if_whole(path)) is not None:
                 log.warning("%s Going on from %s instead.", error, path)
-                return _with_a_best(run_dir, load_checkpoint(path))
+                return _with_a_best(run_dir, checkpoint)
         raise
 
 
-def _is_whole(path: Path) -> bool:
+def _if_whole(path: Path) -> Checkpoint | None:
+    """The checkpoint, unless it is damaged or missing."""
     try:
-        load_checkpoint(path)
+        return load_checkpoint(path)
     except (DamagedCheckpointError, FileNotFoundError):
-        return False
-    return True
+        return None
 
 
 def _with_a_best(run_dir: Path, checkpoint: Checkpoint) -> Checkpoint:
     """The same, but for a ``best`` that was damaged together with ``last``, being the same file."""
     best = checkpoint_path(run_dir, "best")
     progress = checkpoint.read("progress", Progress)
-    if progress.best_score is None or _is_whole(best):
+    if progress.best_score is None or _if_whole(best) is not None:
         return checkpoint
     earlier = step_path(run_dir, progress.best_step)
-    if _is_whole(earlier):
+    if _if_whole(earlier) is not None:
         link_checkpoint(earlier, best)
         return checkpoint
     log.warning("%s is damaged too: the next validation makes a new one", best)
