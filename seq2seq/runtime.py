@@ -5,12 +5,17 @@ import platform
 import random
 import sys
 import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from importlib import metadata
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 
 
 def select_device(name: str) -> torch.device:
@@ -45,6 +50,22 @@ def set_threads(threads: int | None) -> int:
     if threads is not None:
         torch.set_num_threads(threads)
     return torch.get_num_threads()
+
+
+def one_thread_each(work: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
+    """``work`` of every item, in order, on as many threads as torch has, each alone with an item.
+
+    Many small operations take longer on two threads together than on one beside another, which
+    waits for nobody. Fewer items than threads are worked on by all threads, in turn.
+    """
+    threads = torch.get_num_threads()
+    if threads == 1 or len(items) < threads:
+        return [work(item) for item in items]
+    try:
+        with ThreadPoolExecutor(threads, "alone", torch.set_num_threads, (1,)) as pool:
+            return list(pool.map(work, items))
+    finally:
+        torch.set_num_threads(threads)  # of threads to come; what one sets is their default
 
 
 class Precision:

@@ -417,6 +417,8 @@ def signalled(running, number):
 
 def test_a_signal_leaves_in_order_also_where_it_breaks_somebodys_tidying_up(monkeypatch, capsys):
     monkeypatch.setattr(logging, "raiseExceptions", True)
+    # Tests that are started in the background inherit that it is ignored.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
 
     @orderly()
     def stopped():
@@ -432,10 +434,13 @@ def test_a_signal_leaves_in_order_also_where_it_breaks_somebodys_tidying_up(monk
         except SystemExit:  # as safetensors answers what it is called back with
             refuse(ValueError(), "the shape could not be determined")
 
-    for script, status in ((stopped, 143), (stopped_in_a_library, 130)):
-        with pytest.raises(SystemExit) as left:
-            script()
-        assert left.value.code == status
+    try:
+        for script, status in ((stopped, 143), (stopped_in_a_library, 130)):
+            with pytest.raises(SystemExit) as left:
+                script()
+            assert left.value.code == status
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert capsys.readouterr().err == ""
 
 

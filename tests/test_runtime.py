@@ -2,6 +2,7 @@
 
 import json
 import random
+import threading
 
 import numpy as np
 import pytest
@@ -128,3 +129,42 @@ def test_products_have_the_precision_and_sums_have_not():
         with runtime.Precision(name, CPU).autocast():
             assert (x @ x).dtype == dtype
             assert (x + x).dtype == torch.float32
+
+
+@pytest.fixture
+def three_threads():
+    before = torch.get_num_threads()
+    torch.set_num_threads(3)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize("count", [0, 2, 3, 20])
+def test_work_in_threads_comes_back_in_order(three_threads, count):
+    assert runtime.one_thread_each(lambda item: item * item, range(count)) == [
+        n * n for n in range(count)
+    ]
+    assert torch.get_num_threads() == 3
+
+
+def test_each_of_several_threads_is_alone(three_threads):
+    together = threading.Barrier(3, timeout=60)  # waits for three: one after another would not end
+
+    def work(_):
+        together.wait()
+        return torch.get_num_threads()
+
+    assert runtime.one_thread_each(work, range(3)) == [1, 1, 1]
+
+
+def test_an_error_in_a_thread_ends_the_others_and_leaves_the_threads_as_they_were(three_threads):
+    begun = []
+
+    def work(item):
+        begun.append(item)
+        raise ValueError(f"item {item}")
+
+    with pytest.raises(ValueError, match="item 0"):
+        runtime.one_thread_each(work, range(1000))
+    assert len(begun) < 1000
+    assert torch.get_num_threads() == 3

@@ -18,8 +18,10 @@ from seq2seq.decoding.beam import beam_search
 from seq2seq.decoding.greedy import greedy_search
 from seq2seq.decoding.hypothesis import Hypothesis, Limits, length_penalty
 from seq2seq.decoding.stored import build_stored_model, sides_of
-from seq2seq.model.decoder import Decoder, DecoderState, Memory
+from seq2seq.model.decoder import DecoderState, PlainSteps
 from seq2seq.model.encoder_decoder import EncoderDecoder
+from seq2seq.model.fast.search import FastSteps
+from seq2seq.runtime import one_thread_each
 
 NEVER_WRITTEN = [PAD, BOS]
 
@@ -42,9 +44,9 @@ class SearchState(NamedTuple):
     says is kept once, however many states read it.
     """
 
-    decoder: DecoderState  # a row for each state, (U, H)
-    memory: Memory  # a row for each sentence, (B, S, C)
-    sentences: Tensor | None = None  # the sentence that each state reads, (U,); None: its own
+    steps: PlainSteps | FastSteps
+    states: DecoderState  # a row for each, (U, H)
+    sentences: Tensor | None = None  # the one that each state reads, (U,); None: its own
     rows: Tensor | None = None  # the state that each hypothesis continues, (N,); None: its own
 
     def select(self, rows: Tensor) -> "SearchState":
@@ -52,20 +54,18 @@ class SearchState(NamedTuple):
         states, followers = rows.unique(return_inverse=True)
         if len(states) < len(rows):
             sentences = _through(self.sentences, states)
-            return SearchState(self.decoder.select(states), self.memory, sentences, followers)
+            return SearchState(self.steps, self.states.select(states), sentences, followers)
         # Nobody shares, as in greedy search: one copy now saves one a step.
-        return SearchState(
-            self.decoder.select(rows), self.memory.select(_through(self.sentences, rows))
-        )
+        steps = self.steps.select(_through(self.sentences, rows))
+        return SearchState(steps, self.states.select(rows))
 
-    def step(self, tokens: Tensor, decoder: Decoder) -> tuple[Tensor, "SearchState", Tensor]:
-        """``decoder.step`` for every hypothesis: logits (N, V), the new states, weights (N, S)."""
-        memory = self.memory if self.sentences is None else self.memory.select(self.sentences)
-        logits, states, weights = decoder.step(tokens, self.decoder, memory, self.rows)
+    def step(self, tokens: Tensor) -> tuple[Tensor, "SearchState", Tensor]:
+        """Logits (N, V), the next state and attention weights (N, S) of every hypothesis."""
+        logits, states, weights = self.steps.step(tokens, self.states, self.sentences, self.rows)
         sentences = self.sentences
         if self.rows is not None:
             sentences = _through(sentences, self.rows)
-        return logits, SearchState(states, self.memory, sentences), weights
+        return logits, SearchState(self.steps, states, sentences), weights
 
 
 def _through(table: Tensor | None, rows: Tensor) -> Tensor:
@@ -136,12 +136,15 @@ class Translator:
         results: list = [None] * len(order)
         was_training = self.model.training
         self.model.eval()
+        size = self.config.batch_size
+        batches = [order[start : start + size] for start in range(0, len(order), size)]
+        batches.reverse()  # the longest first: they leave no thread waiting at the end
+        each = one_thread_each if self.model.device.type == "cpu" else map
         try:
-            with torch.inference_mode():
-                for start in range(0, len(order), self.config.batch_size):
-                    rows = order[start : start + self.config.batch_size]
-                    for row, result in zip(rows, work(rows), strict=True):
-                        results[row] = result
+            found = each(torch.inference_mode()(work), batches)
+            for rows, of_batch in zip(batches, found, strict=True):
+                for row, result in zip(rows, of_batch, strict=True):
+                    results[row] = result
         finally:
             self.model.train(was_training)
         return results
@@ -151,7 +154,7 @@ class Translator:
         device = self.model.device
         source, mask = pad_sources([self.source.vocabulary.ids(tokens) for tokens in sources])
         memory, state = self.model.start(source.to(device), mask.to(device))
-        start = SearchState(state, memory)
+        start = SearchState(self.model.steps(memory), state)
         # A function of the sentence alone: what shares its batch must not matter.
         max_lengths = [
             int(self.config.max_length_factor * len(tokens)) + self.config.max_length_extra
@@ -163,7 +166,7 @@ class Translator:
         return beam_search(self._step, start, limits, self.config.beam_size, num_best, device)
 
     def _step(self, tokens: Tensor, state: SearchState) -> tuple[Tensor, SearchState, Tensor]:
-        logits, state, weights = state.step(tokens, self.model.decoder)
+        logits, state, weights = state.step(tokens)
         log_probs = logits.float().log_softmax(dim=-1)
         log_probs[:, NEVER_WRITTEN] = float("-inf")
         return log_probs, state, weights

@@ -203,3 +203,32 @@ class Decoder(nn.Module):
         )
         last = DecoderState(unrolled.last, None)
         return Unrolled(unrolled.hiddens, unrolled.contexts, unrolled.weights, last)
+
+
+class PlainSteps(NamedTuple):
+    """The steps of a search: U states of B sentences at a time, which N hypotheses continue."""
+
+    decoder: Decoder
+    memory: Memory  # a row for each sentence
+
+    def select(self, sentences: Tensor) -> "PlainSteps":
+        """Those of some sentences, (B,)."""
+        return self._replace(memory=self.memory.select(sentences))
+
+    def step(
+        self,
+        tokens: Tensor,
+        states: DecoderState,
+        sentences: Tensor | None = None,
+        rows: Tensor | None = None,
+    ) -> tuple[Tensor, DecoderState, Tensor]:
+        """One target position, as ``Decoder.step``.
+
+        Args:
+            tokens: ids of the previous words, (N,).
+            states: one for each of U rows.
+            sentences: the one that each state reads, (U,); by default each its own.
+            rows: the state that each word follows, (N,); by default each its own.
+        """
+        memory = self.memory if sentences is None else self.memory.select(sentences)
+        return self.decoder.step(tokens, states, memory, rows)

@@ -5,8 +5,9 @@ from torch import Tensor, nn
 
 from seq2seq.attention.build import build_attention
 from seq2seq.config import ModelConfig
-from seq2seq.model.decoder import Decoder, DecoderState, Memory
+from seq2seq.model.decoder import Decoder, DecoderState, Memory, PlainSteps
 from seq2seq.model.encoder import Encoder
+from seq2seq.model.fast.search import FastSteps
 from seq2seq.model.layers import build_layers
 from seq2seq.model.output import DeepOutput
 from seq2seq.model.recurrence import CELLS
@@ -55,6 +56,11 @@ class EncoderDecoder(nn.Module):
     def features(self, source: Tensor, source_mask: Tensor, target_in: Tensor) -> Tensor:
         """``forward`` without the last layer: (B, T, O), what ``output_layer`` reads."""
         return self.decoder.features(target_in, *self.start(source, source_mask))[0]
+
+    def steps(self, memory: Memory) -> PlainSteps | FastSteps:
+        """What a search calls for one target position after another."""
+        is_fast = self.decoder.is_fast and not (self.training or torch.is_grad_enabled())
+        return (FastSteps.of if is_fast else PlainSteps)(self.decoder, memory)
 
     @property
     def output_layer(self) -> nn.Linear:

@@ -26,6 +26,7 @@ class DeepOutput(nn.Module):
     ):
         """``input_sizes``: units of the state, the embedding and the context."""
         super().__init__()
+        self.input_sizes = input_sizes
         width = output_size * (2 if activation == "maxout" else 1)
         self.hidden_layer = nn.Linear(sum(input_sizes), width)
         self.logits_layer = nn.Linear(output_size, vocabulary_size)
@@ -39,8 +40,14 @@ class DeepOutput(nn.Module):
     def features(self, state: Tensor, embedded: Tensor, context: Tensor) -> Tensor:
         """``t_i``, all but the last layer: (..., H), (..., E), (..., C) -> (..., O)."""
         hidden = self.hidden_layer(torch.cat([state, embedded, context], dim=-1))
+        return self.dropout(self.activate(hidden))
+
+    def activate(self, hidden: Tensor) -> Tensor:
+        """``f``: (..., O), or of maxout (..., 2 * O), -> (..., O)."""
         if self.activation == "maxout":
-            hidden = hidden.unflatten(-1, (-1, 2)).amax(dim=-1)
-        else:
-            hidden = torch.tanh(hidden)
-        return self.dropout(hidden)
+            return hidden.unflatten(-1, (-1, 2)).amax(dim=-1)
+        return torch.tanh(hidden)
+
+    def weights(self) -> tuple[Tensor, ...]:
+        """``U_o``, ``V_o`` and ``C_o``, which lie side by side in ``hidden_layer``."""
+        return self.hidden_layer.weight.split(self.input_sizes, dim=1)

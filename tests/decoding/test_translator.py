@@ -120,6 +120,19 @@ def test_translations_come_in_the_order_of_their_sentences(config, cell, batch_s
 
 
 @CONFIGS
+def test_the_number_of_threads_changes_nothing(config):
+    translator = build_translator(replace(config, batch_size=4))
+    pairs = [(sentence, "ziel3 ziel1") for sentence in SENTENCES]
+    expected, forced = translator.translate(SENTENCES), translator.force(pairs)
+    torch.set_num_threads(3)
+    try:
+        assert_same(translator.translate(SENTENCES), expected)
+        assert_same(translator.force(pairs), forced)
+    finally:
+        torch.set_num_threads(1)
+
+
+@CONFIGS
 def test_a_repeated_sentence_is_translated_alike_and_each_time(config):
     translator = build_translator(replace(config, batch_size=3))
     once = translator.translate(SENTENCES[:5])

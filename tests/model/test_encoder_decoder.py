@@ -8,7 +8,9 @@ from torch.testing import assert_close
 from seq2seq.config import AttentionConfig, ModelConfig, OutputConfig
 from seq2seq.data.batching import collate
 from seq2seq.data.vocabulary import PAD
+from seq2seq.model.decoder import PlainSteps
 from seq2seq.model.encoder_decoder import build_model
+from seq2seq.model.fast.search import FastSteps
 from seq2seq.model.output import DeepOutput
 from seq2seq.model.recurrence import CELLS
 
@@ -70,6 +72,26 @@ def test_step_by_step_is_the_same_as_unrolled(model):
         assert_close(step_weights, weights[:, i])
     _, last, _ = model.decoder(batch.target_in, *model.start(batch.source, batch.source_mask))
     assert_close(last.hidden, state.hidden)
+
+
+def test_a_search_steps_as_the_decoder_does(model):
+    """Also where several hypotheses follow one state, and several states read one sentence."""
+    model.double().eval()
+    batch = collate(SOURCES, TARGETS)
+    with torch.inference_mode():
+        memory, states = model.start(batch.source, batch.source_mask)
+        fast, plain = model.steps(memory), PlainSteps(model.decoder, memory)
+        assert isinstance(fast, FastSteps)
+        states, sentences = states.select(torch.tensor([2, 0, 2, 1])), torch.tensor([2, 0, 2, 1])
+        for tokens, rows in (([5, 5, 4, 6, 7, 5], [0, 0, 1, 2, 3, 3]), ([3, 9], [4, 1])):
+            call = torch.tensor(tokens), states, sentences, torch.tensor(rows)
+            assert_close(fast.step(*call), plain.step(*call))
+            _, states, _ = fast.step(*call)
+            sentences = sentences[torch.tensor(rows)]
+        left = torch.tensor([1, 0])
+        call = torch.tensor([8, 4]), states.select(left)
+        chosen = sentences[left]
+        assert_close(fast.select(chosen).step(*call), plain.select(chosen).step(*call))
 
 
 def test_a_state_put_aside_is_not_changed_by_the_steps_that_follow(model):

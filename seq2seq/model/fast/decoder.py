@@ -13,7 +13,7 @@ from seq2seq.attention.scoring import AdditiveScore
 from seq2seq.attention.weighing import Soft
 from seq2seq.model.fast.cells import STEPPERS, Stepper, Weights, sigmoid_backward
 from seq2seq.model.fast.products import add_product, lowered, times
-from seq2seq.model.fast.recurrence import Recurrence, cell_weights
+from seq2seq.model.fast.recurrence import Recurrence, decoder_weights
 from seq2seq.model.recurrence import RecurrentCell, RecurrentState
 
 
@@ -32,10 +32,11 @@ class AdditiveSteps:
     so that of d_v fewer digits are right the smaller q and k are (in float32, four at 0.001).
     """
 
-    def __init__(self, exp_keys: Tensor, v: Tensor):
-        """``e^{2 k}`` (B, S, A) and v (A,)."""
+    def __init__(self, exp_keys: Tensor, v: Tensor, halves: Tensor | None = None):
+        """``e^{2 k}`` (B, S, A), v (A,), and room for h of one step, which may be that of keys for
+        one step alone."""
         self.exp_keys, self.v, self.ones = exp_keys, v, torch.ones_like(v)
-        self.halves = torch.empty_like(exp_keys)  # h of one step
+        self.halves = torch.empty_like(exp_keys) if halves is None else halves
 
     @staticmethod
     def exp_of_twice(x: Tensor, out: Tensor) -> Tensor:
@@ -211,18 +212,12 @@ def attend_and_advance(
     score, stepper = attention.score, STEPPERS[type(cell)]
     assert is_supported(attention, cell)
     assert isinstance(score, AdditiveScore)
-    weight, bias, new = cell_weights(cell)
-    weights = stepper.weights(
-        weight.unsqueeze(0),
-        bias.unsqueeze(0),
-        None if new is None else new.unsqueeze(0),
-        input_layer.bias.unsqueeze(0),
-    )
+    weights = decoder_weights(cell, input_layer)
     batch, length, _ = inputs.shape
     given = Given(
         torch.mm(input_layer.weight, inputs.transpose(0, 1).flatten(0, 1).t()),
-        keys.to(bias.dtype),
-        annotations.to(bias.dtype),
+        keys.to(weights.bias.dtype),
+        annotations.to(weights.bias.dtype),
         score.energy_layer.weight.squeeze(0),
         lowered(score.query_layer.weight),
         lowered(context_layer.weight),

@@ -6,9 +6,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from seq2seq.model.fast.cells import Gradients, State, Step, Stepper, Weights
+from seq2seq.model.fast.cells import STEPPERS, Gradients, State, Step, Stepper, Weights
 from seq2seq.model.fast.products import add_product, times
-from seq2seq.model.recurrence import GRUCell, LSTMCell, PaperGRUCell
+from seq2seq.model.recurrence import GRUCell, LSTMCell, PaperGRUCell, RecurrentCell
 
 
 class Recurrence(NamedTuple):
@@ -101,3 +101,10 @@ def cell_weights(cell: nn.Module) -> tuple[Tensor, Tensor, Tensor | None]:
     assert isinstance(cell, GRUCell | LSTMCell)
     weight, bias = cell.recurrent_layer.weight, cell.recurrent_layer.bias
     return weight, weight.new_zeros(len(weight)) if bias is None else bias, None
+
+
+def decoder_weights(cell: RecurrentCell, input_layer: nn.Linear) -> Weights:
+    """Of one direction, with the bias of the layer through which words enter the gates."""
+    state, bias, new = cell_weights(cell)
+    of_state = state.unsqueeze(0), bias.unsqueeze(0), None if new is None else new.unsqueeze(0)
+    return STEPPERS[type(cell)].weights(*of_state, input_layer.bias.unsqueeze(0))
