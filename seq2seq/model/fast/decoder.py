@@ -13,7 +13,7 @@ from seq2seq.attention.scoring import AdditiveScore
 from seq2seq.attention.weighing import Soft
 from seq2seq.model.fast.cells import STEPPERS, Stepper, Weights, sigmoid_backward
 from seq2seq.model.fast.products import add_product, lowered, times
-from seq2seq.model.fast.recurrence import Recurrence, decoder_weights
+from seq2seq.model.fast.recurrence import Recurrence, decoder_weights, side_by_side
 from seq2seq.model.recurrence import RecurrentCell, RecurrentState
 
 
@@ -35,7 +35,7 @@ class AdditiveSteps:
     def __init__(self, exp_keys: Tensor, v: Tensor, halves: Tensor | None = None):
         """``e^{2 k}`` (B, S, A), v (A,), and room for h of one step, which may be that of keys for
         one step alone."""
-        self.exp_keys, self.v, self.ones = exp_keys, v, torch.ones_like(v)
+        self.exp_keys, self.weights, self.ones = exp_keys, -2 * v, torch.ones_like(v)
         self.halves = torch.empty_like(exp_keys) if halves is None else halves
 
     @staticmethod
@@ -51,7 +51,7 @@ class AdditiveSteps:
 
     def energies(self, exp_query: Tensor) -> Tensor:
         """``e`` (B, S) of ``e^{2 q}`` (B, A)."""
-        return torch.mv(self._fill(exp_query), -2 * self.v).view(self.halves.shape[:2])
+        return torch.mv(self._fill(exp_query), self.weights).view(self.halves.shape[:2])
 
     def step_back(
         self, exp_query: Tensor, d_energies: Tensor, d_keys: Tensor, d_v: Tensor
@@ -80,8 +80,8 @@ class Given(NamedTuple):
 
 
 class _AttendAndAdvance(Function):
-    """``attend_and_advance`` of tensors alone: hiddens (H, T*B), contexts (T, B, C), weights
-    (T, B, S) and the last memory."""
+    """``attend_and_advance`` of tensors alone: hiddens (T, H, B), contexts (T, B, C), weights
+    (T, B, S) and the last memory, (H, B)."""
 
     @staticmethod
     def forward(
@@ -92,11 +92,13 @@ class _AttendAndAdvance(Function):
         num_inputs, length = given.inputs.shape[0], given.inputs.shape[1] // batch
         state, empty = tensors[9 : 9 + stepper.num_states], given.v.new_empty
         weights_of_state = Weights(given.weight, given.bias, given.new_weight)
-        recurrence = Recurrence.begin(stepper, weights_of_state, given.inputs.unsqueeze(0), state)
+        inputs, counts = given.inputs.unsqueeze(0), [batch] * length
+        recurrence = Recurrence.begin(stepper, weights_of_state, inputs, state, counts)
+        steps = recurrence.steps()
         exp_keys = AdditiveSteps.exp_of_twice(given.keys, out=empty(given.keys.shape))
         scoring, exp_queries = AdditiveSteps(exp_keys, given.v), empty(length, batch, units)
         weights, contexts = empty(length, *mask.shape), empty(length, batch, annotations.shape[2])
-        for t, step in enumerate(recurrence.steps([batch] * length)):
+        for t, step in enumerate(steps):
             query = times(step.before[0][0].t(), given.query_weight.t(), given.query_weight)
             AdditiveSteps.exp_of_twice(query, out=exp_queries[t])
             weights[t] = masked_softmax(scoring.energies(exp_queries[t]), mask)
@@ -117,8 +119,9 @@ class _AttendAndAdvance(Function):
             contexts,
             *recurrence.tensors(),
         )
-        hiddens, *memories = (part[0, :, batch:] for part in recurrence.states)
-        return hiddens, contexts, weights, memories[0][:, -batch:].clone() if memories else None
+        hiddens = recurrence.states[0].view(length + 1, -1, batch)[1:]
+        last_memory = steps[-1].after[1][0].clone() if stepper.num_states == 2 else None
+        return hiddens, contexts, weights, last_memory
 
     @staticmethod
     @once_differentiable
@@ -126,19 +129,19 @@ class _AttendAndAdvance(Function):
         d_hiddens, d_contexts, d_weights, d_last_memory = d_results
         exp_keys, exp_queries, v, query_weight, *saved = ctx.saved_tensors
         annotations, context_weight, weights, contexts, *tensors = saved
-        recurrence = Recurrence.of(tensors)
         (length, batch, _), num_inputs = weights.shape, len(context_weight)
-        counts = [batch] * length
-        steps, (d, d_steps) = recurrence.steps(counts), recurrence.gradients(counts)
+        recurrence = Recurrence.of([batch] * length, tensors)
+        steps, d_steps = recurrence.steps(), recurrence.gradients()
+        d_state = d_steps[0].state
         if d_last_memory is not None:
-            d.state[1].copy_(d_last_memory)
+            d_state[1].copy_(d_last_memory)
         scoring, d_queries = AdditiveSteps(exp_keys, v), torch.empty_like(exp_queries)
         d_keys, d_v, d_all_contexts = (torch.zeros_like(x) for x in (exp_keys, v, contexts))
         if d_contexts is not None:
             d_all_contexts.copy_(d_contexts)
         for t in reversed(range(length)):
             if d_hiddens is not None:
-                d.state[0][0] += d_hiddens[:, t * batch : (t + 1) * batch]
+                d_state[0] += d_hiddens[t]
             ctx.stepper.backward(steps[t], d_steps[t])
             d_gates, d_context = d_steps[t].gates[0, -num_inputs:], d_all_contexts[t]
             add_product(d_context, d_gates.t(), context_weight)
@@ -150,11 +153,12 @@ class _AttendAndAdvance(Function):
             d_energies = d_alignment.mul_(weights[t])
             d_query = scoring.step_back(exp_queries[t], d_energies, d_keys, d_v)
             torch.mul(d_query, 4 * v, out=d_queries[t])
-            add_product(d.state[0][0], query_weight.t(), d_queries[t].t())
+            add_product(d_state[0][0], query_weight.t(), d_queries[t].t())
             recurrence.multiply_back(d_steps[t])
         needed = Given(*ctx.needs_input_grad[2:])
-        hidden = recurrence.states[0][..., : length * batch]  # s before every step
-        d_gates = d.gates[0, -num_inputs:]
+        hidden = side_by_side([step.before[0] for step in steps])
+        d_all_gates = side_by_side([d.gates for d in d_steps])
+        d_gates = d_all_gates[0, -num_inputs:]
         d_annotations = d_query_weight = d_context_weight = None
         if needed.annotations:
             d_annotations = torch.bmm(weights.permute(1, 2, 0), d_all_contexts.transpose(0, 1))
@@ -163,9 +167,9 @@ class _AttendAndAdvance(Function):
         if needed.context_weight:
             d_context_weight = times(d_gates, contexts.flatten(0, 1), context_weight)
         of_attention = d_keys.mul_(4 * v), d_annotations, d_v, d_query_weight, d_context_weight
-        by_weights = recurrence.weight_gradients(hidden, d, ctx.needs_input_grad[8:11])
-        d_state = *d.state, *[None] * (2 - len(d.state))
-        return None, None, d_gates, *of_attention, *by_weights, *d_state
+        by_weights = recurrence.weight_gradients(hidden, d_all_gates, ctx.needs_input_grad[8:11])
+        no_memory = [None] * (2 - len(d_state))
+        return None, None, d_gates, *of_attention, *by_weights, *d_state, *no_memory
 
 
 class Unrolled(NamedTuple):
@@ -213,7 +217,6 @@ def attend_and_advance(
     assert is_supported(attention, cell)
     assert isinstance(score, AdditiveScore)
     weights = decoder_weights(cell, input_layer)
-    batch, length, _ = inputs.shape
     given = Given(
         torch.mm(input_layer.weight, inputs.transpose(0, 1).flatten(0, 1).t()),
         keys.to(weights.bias.dtype),
@@ -227,6 +230,6 @@ def attend_and_advance(
     )
     with torch.autocast(inputs.device.type, enabled=False):
         hiddens, contexts, alignment, last_memory = _AttendAndAdvance.apply(stepper, mask, *given)
-    hiddens = hiddens.view(-1, length, batch).permute(2, 1, 0)
+    hiddens = hiddens.permute(2, 0, 1)
     last = RecurrentState(hiddens[:, -1], None if last_memory is None else last_memory.t())
     return Unrolled(hiddens, contexts.transpose(0, 1), alignment.transpose(0, 1), last)

@@ -9,7 +9,7 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 from seq2seq.model.fast.cells import STEPPERS, Stepper, Weights
-from seq2seq.model.fast.recurrence import Recurrence, cell_weights
+from seq2seq.model.fast.recurrence import Recurrence, cell_weights, side_by_side
 from seq2seq.model.layers import LibraryLayers, PaperGRULayers
 from seq2seq.model.recurrence import PaperGRUCell
 
@@ -47,27 +47,29 @@ class _Read(Function):
     ) -> Tensor:
         weights, n = Weights(*tensors), counts[0]
         state = [inputs.new_zeros(2, weights.state.shape[2], n)] * stepper.num_states
-        recurrence = Recurrence.begin(stepper, weights, inputs, state)
-        for step in recurrence.steps(counts):
+        recurrence = Recurrence.begin(stepper, weights, inputs, state, counts)
+        steps = recurrence.steps()
+        for step in steps:
             recurrence.multiply(step)
             stepper.forward(step)
         ctx.stepper, ctx.counts, ctx.num_inputs = stepper, counts, inputs.shape[1]
         ctx.save_for_backward(*recurrence.tensors())
-        return recurrence.states[0][..., n:]
+        return side_by_side([step.after[0] for step in steps])
 
     @staticmethod
     @once_differentiable
     def backward(ctx, d_hiddens: Tensor) -> tuple[Tensor | None, ...]:
-        recurrence, counts = Recurrence.of(ctx.saved_tensors), ctx.counts
-        steps, (d, d_steps) = recurrence.steps(counts), recurrence.gradients(counts)
-        by_step = d_hiddens.split(counts, dim=-1)
+        recurrence = Recurrence.of(ctx.counts, ctx.saved_tensors)
+        steps, d_steps = recurrence.steps(), recurrence.gradients()
+        by_step = d_hiddens.split(ctx.counts, dim=-1)
         for step, d_step, d_hidden in zip(steps[::-1], d_steps[::-1], by_step[::-1], strict=True):
             d_step.state[0].add_(d_hidden)
             ctx.stepper.backward(step, d_step)
             recurrence.multiply_back(d_step)
-        before = torch.cat([step.before[0] for step in steps], dim=-1)
-        by_weights = recurrence.weight_gradients(before, d, ctx.needs_input_grad[3:])
-        return None, None, d.gates[:, -ctx.num_inputs :], *by_weights
+        before = side_by_side([step.before[0] for step in steps])
+        d_gates = side_by_side([d.gates for d in d_steps])
+        by_weights = recurrence.weight_gradients(before, d_gates, ctx.needs_input_grad[3:])
+        return None, None, d_gates[:, -ctx.num_inputs :], *by_weights
 
 
 def read(
