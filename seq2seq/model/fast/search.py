@@ -27,6 +27,8 @@ class FastSteps(NamedTuple):
 
     decoder: Decoder
     memory: Memory  # its keys are e^{2 k}
+    score: AdditiveScore
+    scoring: AdditiveSteps  # of the memory as it is
     bias: Tensor  # of all sums, (R + O,)
     state: Tensor  # U, (P, H)
     new: Tensor | None  # U_n of the paper's GRU, (1, H, H)
@@ -38,10 +40,14 @@ class FastSteps(NamedTuple):
         """Prepare for one batch of sentences."""
         weights = decoder_weights(decoder.cell, decoder.input_layer)
         _, of_word, of_context = decoder.output.weights()
+        score = decoder.attention.score
+        assert isinstance(score, AdditiveScore)
         exp_keys = AdditiveSteps.exp_of_twice(memory.keys, out=torch.empty_like(memory.keys))
         return cls(
             decoder,
             memory._replace(keys=exp_keys),
+            score,
+            AdditiveSteps(exp_keys, score.energy_layer.weight[0]),
             torch.cat([weights.bias.flatten(), decoder.output.hidden_layer.bias]),
             weights.state[0],
             weights.new,
@@ -51,7 +57,9 @@ class FastSteps(NamedTuple):
 
     def select(self, sentences: Tensor) -> "FastSteps":
         """Those of some sentences, (B,)."""
-        return self._replace(memory=self.memory.select(sentences))
+        memory = self.memory.select(sentences)
+        scoring = AdditiveSteps(memory.keys, self.score.energy_layer.weight[0])
+        return self._replace(memory=memory, scoring=scoring)
 
     def step(
         self,
@@ -84,13 +92,13 @@ class FastSteps(NamedTuple):
 
     def _look(self, hidden: Tensor, sentences: Tensor | None) -> tuple[Tensor, Tensor]:
         """Where states (U, H) look, (U, S), and the sums with all that they know, (U, R + O)."""
-        memory = self.memory if sentences is None else self.memory.select(sentences)
-        score = self.decoder.attention.score
-        assert isinstance(score, AdditiveScore)
-        query = score.query_layer(hidden)
-        # Keys that were copied for this step alone lend their place.
-        room = None if sentences is None else memory.keys
-        scoring = AdditiveSteps(memory.keys, score.energy_layer.weight[0], room)
+        memory, scoring = self.memory, self.scoring
+        if sentences is not None:
+            memory = memory.select(sentences)
+            # Keys that were copied for this step alone lend their place.
+            v = self.score.energy_layer.weight[0]
+            scoring = AdditiveSteps(memory.keys, v, memory.keys)
+        query = self.score.query_layer(hidden)
         energies = scoring.energies(AdditiveSteps.exp_of_twice(query, out=query))
         weights = masked_softmax(energies, memory.mask)
         context = torch.bmm(weights.unsqueeze(1), memory.annotations).squeeze(1)
