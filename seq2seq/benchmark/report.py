@@ -18,14 +18,19 @@ def report(result: dict[str, Any]) -> str:
     }
     environment = result["environment"]
     lines = [
-        f"{environment['processor']}, {environment['device']}, {environment['threads']} threads, "
-        f"torch {environment['torch']}; medians of {result['settings']['repeats']} turns "
-        f"[quartiles]"
+        f"{environment['processor']}, {environment['device']}, "
+        f"{counted(environment['threads'], 'thread')}, torch {environment['torch']}; medians of "
+        f"{counted(result['settings']['repeats'], 'turn')} [quartiles]"
     ]
     for name, section in sections.items():
         if name in result:
             lines += ["", *section(result)]
     return "\n".join(lines)
+
+
+def counted(number: int, noun: str) -> str:
+    """``1 turn``, ``2 turns``."""
+    return f"{number} {noun}" + "s" * (number != 1)
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:

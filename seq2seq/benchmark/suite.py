@@ -33,7 +33,10 @@ def run_benchmark(config: BenchmarkConfig, folder: Path) -> dict[str, Any]:
     }
     # ``memory`` belongs to each of the others, ``peak`` to the training that is held against it.
     if {"training", "peak"} & {*config.parts}:
-        log.info("training: %d turns of %d updates each way", config.repeats, config.updates)
+        if "training" in config.parts:
+            log.info("training: %d turns of %d updates each way", config.repeats, config.updates)
+        else:
+            log.info("matrix products")
         result["training"] = measure_training(config, device)
     if "attention" in config.parts:
         log.info("attention")

@@ -85,10 +85,11 @@ class Run:
         ).to(self.device)
         self.num_parameters = sum(parameter.numel() for parameter in model.parameters())
         log.info(
-            "%s parameters, device %s, %d threads, run folder %s",
+            "%s parameters, device %s, %d thread%s, run folder %s",
             f"{self.num_parameters:,}",
             self.device,
             threads,
+            "s" * (threads != 1),
             folder,
         )
         self.trainer = Trainer(model, corpus, self.valid, config, folder, resumed)
