@@ -34,9 +34,8 @@ class Recurrence(NamedTuple):
         num_rows, bias = stepper.num_blocks * size, weights.bias
         gates = state[0].new_empty(directions * num_rows * inputs.shape[2])
         own = num_rows - inputs.shape[1]  # rows that receive no inputs
-        for block, x in zip(
-            blocks(gates, (directions, num_rows), counts), inputs.split(counts, -1), strict=True
-        ):
+        by_step = blocks(gates, (directions, num_rows), counts)
+        for block, x in zip(by_step, inputs.split(counts, -1), strict=True):
             block[:, :own] = bias[:, :own]
             torch.add(x, bias[:, own:], out=block[:, own:])
         states = [part.new_empty(directions * size * (n + inputs.shape[2])) for part in state]
@@ -60,12 +59,8 @@ class Recurrence(NamedTuple):
         """Each in the memory of its own block."""
         counts, (directions, _, size) = self.counts, self.weights.state.shape
         gates = blocks(self.gates, (directions, -1), counts)
-        states = list(
-            zip(
-                *(blocks(x, (directions, size), [counts[0], *counts]) for x in self.states),
-                strict=True,
-            )
-        )
+        parts = (blocks(x, (directions, size), [counts[0], *counts]) for x in self.states)
+        states = list(zip(*parts, strict=True))
         return [
             Step(block, first(n, before), after, self.weights.new)
             for n, block, before, after in zip(counts, gates, states[:-1], states[1:], strict=True)
