@@ -52,6 +52,11 @@ def set_threads(threads: int | None) -> int:
     return torch.get_num_threads()
 
 
+def counted(number: int, noun: str) -> str:
+    """``1 thread``, ``2 threads``."""
+    return f"{number} {noun}" + "s" * (number != 1)
+
+
 def one_thread_each(work: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
     """``work`` of every item, in order, on as many threads as torch has, each alone with an item.
 

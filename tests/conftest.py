@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -29,6 +30,17 @@ torch.set_num_threads(1)  # small tensors: more threads only wait for each other
 def pytest_collection_modifyitems(items):
     """The longest test first, so that no process waits for it alone at the end."""
     items.sort(key=lambda item: item.path.name != "test_readme.py")
+
+
+@contextmanager
+def torch_threads(count):
+    """As many threads for torch, until it ends."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def run_script(name, *arguments, cwd, stdin=None):

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from conftest import run_script
+from conftest import run_script, torch_threads
 
 from seq2seq.checkpoint import load_checkpoint, save_checkpoint
 from seq2seq.config import (
@@ -255,10 +255,9 @@ def test_what_is_not_as_it_was_is_named_before(copy, tmp_path, caplog, monkeypat
     found["environment"] |= {"torch": "0.1", "processor": "abacus", "threads": 3}
     found["code"]["sha256"] = "0" * 64
     path.write_text(json.dumps(found))
-    threads = torch.get_num_threads()
     (tmp_path / "new").mkdir()
-    train_again(ReproduceConfig(run=str(copy), threads=1), tmp_path / "new")
-    torch.set_num_threads(threads)
+    with torch_threads(torch.get_num_threads()):
+        train_again(ReproduceConfig(run=str(copy), threads=1), tmp_path / "new")
     assert "differs: environment.threads: 3 -> 1" in caplog.messages
     assert f"differs: environment.torch: 0.1 -> {torch.__version__}" in caplog.messages
     assert any(m.startswith("differs: environment.processor: abacus") for m in caplog.messages)

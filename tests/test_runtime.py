@@ -7,6 +7,7 @@ import threading
 import numpy as np
 import pytest
 import torch
+from conftest import torch_threads
 
 from seq2seq import runtime
 
@@ -73,9 +74,8 @@ def test_auto_finds_a_device_that_works():
 
 @pytest.fixture
 def _threads():
-    before = torch.get_num_threads()
-    yield
-    torch.set_num_threads(before)
+    with torch_threads(torch.get_num_threads()):
+        yield
 
 
 @pytest.mark.usefixtures("_threads")
@@ -133,10 +133,8 @@ def test_products_have_the_precision_and_sums_have_not():
 
 @pytest.fixture
 def three_threads():
-    before = torch.get_num_threads()
-    torch.set_num_threads(3)
-    yield
-    torch.set_num_threads(before)
+    with torch_threads(3):
+        yield
 
 
 @pytest.mark.parametrize("count", [0, 2, 3, 20])

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from seq2seq.benchmark.updates import PARTS
+from seq2seq.runtime import counted
 
 MIB = 2**20
 
@@ -26,11 +27,6 @@ def report(result: dict[str, Any]) -> str:
         if name in result:
             lines += ["", *section(result)]
     return "\n".join(lines)
-
-
-def counted(number: int, noun: str) -> str:
-    """``1 turn``, ``2 turns``."""
-    return f"{number} {noun}" + "s" * (number != 1)
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:

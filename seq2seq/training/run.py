@@ -85,11 +85,10 @@ class Run:
         ).to(self.device)
         self.num_parameters = sum(parameter.numel() for parameter in model.parameters())
         log.info(
-            "%s parameters, device %s, %d thread%s, run folder %s",
+            "%s parameters, device %s, %s, run folder %s",
             f"{self.num_parameters:,}",
             self.device,
-            threads,
-            "s" * (threads != 1),
+            runtime.counted(threads, "thread"),
             folder,
         )
         self.trainer = Trainer(model, corpus, self.valid, config, folder, resumed)

@@ -4,6 +4,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from conftest import torch_threads
 
 from seq2seq.config import AttentionConfig, DecodingConfig, ModelConfig, OutputConfig
 from seq2seq.data.side import Side
@@ -124,12 +125,9 @@ def test_the_number_of_threads_changes_nothing(config):
     translator = build_translator(replace(config, batch_size=4))
     pairs = [(sentence, "ziel3 ziel1") for sentence in SENTENCES]
     expected, forced = translator.translate(SENTENCES), translator.force(pairs)
-    torch.set_num_threads(3)
-    try:
+    with torch_threads(3):
         assert_same(translator.translate(SENTENCES), expected)
         assert_same(translator.force(pairs), forced)
-    finally:
-        torch.set_num_threads(1)
 
 
 @CONFIGS

@@ -47,7 +47,7 @@ class FastSteps(NamedTuple):
             decoder,
             memory._replace(keys=exp_keys),
             score,
-            AdditiveSteps(exp_keys, score.energy_layer.weight[0]),
+            scoring_of(score, exp_keys),
             torch.cat([weights.bias.flatten(), decoder.output.hidden_layer.bias]),
             weights.state[0],
             weights.new,
@@ -58,8 +58,7 @@ class FastSteps(NamedTuple):
     def select(self, sentences: Tensor) -> "FastSteps":
         """Those of some sentences, (B,)."""
         memory = self.memory.select(sentences)
-        scoring = AdditiveSteps(memory.keys, self.score.energy_layer.weight[0])
-        return self._replace(memory=memory, scoring=scoring)
+        return self._replace(memory=memory, scoring=scoring_of(self.score, memory.keys))
 
     def step(
         self,
@@ -96,8 +95,7 @@ class FastSteps(NamedTuple):
         if sentences is not None:
             memory = memory.select(sentences)
             # Keys that were copied for this step alone lend their place.
-            v = self.score.energy_layer.weight[0]
-            scoring = AdditiveSteps(memory.keys, v, memory.keys)
+            scoring = scoring_of(self.score, memory.keys, room=memory.keys)
         query = self.score.query_layer(hidden)
         energies = scoring.energies(AdditiveSteps.exp_of_twice(query, out=query))
         weights = masked_softmax(energies, memory.mask)
@@ -116,6 +114,11 @@ class FastSteps(NamedTuple):
             words = slice(first, first + CHUNK_WORDS)
             torch.addmm(layer.bias[words], features, layer.weight[words].t(), out=logits[:, words])
         return logits
+
+
+def scoring_of(score: AdditiveScore, exp_keys: Tensor, room: Tensor | None = None) -> AdditiveSteps:
+    """Energies by ``e^{2 k}``; ``room`` as ``AdditiveSteps`` has it."""
+    return AdditiveSteps(exp_keys, score.energy_layer.weight[0], room)
 
 
 def columns(rows: Tensor) -> Tensor:
