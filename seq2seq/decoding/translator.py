@@ -1,6 +1,7 @@
 """Sentences in, translations out, in the order in which they came."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,12 +19,13 @@ from seq2seq.decoding.beam import beam_search
 from seq2seq.decoding.greedy import greedy_search
 from seq2seq.decoding.hypothesis import Hypothesis, Limits, length_penalty
 from seq2seq.decoding.stored import build_stored_model, sides_of
-from seq2seq.model.decoder import DecoderState, PlainSteps
+from seq2seq.model.decoder import DecoderState, Memory, PlainSteps
 from seq2seq.model.encoder_decoder import EncoderDecoder
 from seq2seq.model.fast.search import FastSteps
 from seq2seq.runtime import one_thread_each
 
 NEVER_WRITTEN = [PAD, BOS]
+Steps = PlainSteps | FastSteps
 
 
 class Translation(NamedTuple):
@@ -44,7 +46,7 @@ class SearchState(NamedTuple):
     says is kept once, however many states read it.
     """
 
-    steps: PlainSteps | FastSteps
+    steps: Steps
     states: DecoderState  # a row for each, (U, H)
     sentences: Tensor | None = None  # the one that each state reads, (U,); None: its own
     rows: Tensor | None = None  # the state that each hypothesis continues, (N,); None: its own
@@ -91,16 +93,18 @@ class Translator:
     ) -> list[list[Translation]]:
         """Up to ``num_best`` translations of each sentence, best first."""
         tokens = self.source.tokenizer.tokenize_many(sentences)
-
-        def search(rows: list[int]) -> list[list[Translation]]:
-            found = self._search([tokens[row] for row in rows], num_best)
-            return [
-                [self._translation(tokens[row], hypothesis) for hypothesis in best]
-                for row, best in zip(rows, found, strict=True)
-            ]
-
         lengths = [(len(ids),) for ids in tokens]
-        results = self._in_batches(lengths, search)
+        with self._evaluating():
+            steps_of = self.model.searcher()
+
+            def search(rows: list[int]) -> list[list[Translation]]:
+                found = self._search([tokens[row] for row in rows], steps_of, num_best)
+                return [
+                    [self._translation(tokens[row], hypothesis) for hypothesis in best]
+                    for row, best in zip(rows, found, strict=True)
+                ]
+
+            results = self._in_batches(lengths, search)
         nothing = Translation("", 0.0, 0.0, ["</s>"], ["</s>"], np.ones((1, 1), np.float32))
         return [best if source else [nothing] for source, best in zip(tokens, results, strict=True)]
 
@@ -128,33 +132,42 @@ class Translator:
         lengths = [
             (len(target), len(source)) for source, target in zip(sources, targets, strict=True)
         ]
-        return self._in_batches(lengths, score)
+        with self._evaluating():
+            return self._in_batches(lengths, score)
+
+    @contextmanager
+    def _evaluating(self) -> Iterator[None]:
+        """Without dropout and gradients."""
+        was_training = self.model.training
+        self.model.eval()
+        try:
+            with torch.inference_mode():
+                yield
+        finally:
+            self.model.train(was_training)
 
     def _in_batches(self, lengths: Sequence[tuple[int, ...]], work: Callable) -> list:
         """Do ``work`` on batches of similar length, and put the results back in order."""
         order = sorted(range(len(lengths)), key=lambda row: lengths[row])
         results: list = [None] * len(order)
-        was_training = self.model.training
-        self.model.eval()
         size = self.config.batch_size
         batches = [order[start : start + size] for start in range(0, len(order), size)]
         batches.reverse()  # the longest first: they leave no thread waiting at the end
         each = one_thread_each if self.model.device.type == "cpu" else map
-        try:
-            found = each(torch.inference_mode()(work), batches)
-            for rows, of_batch in zip(batches, found, strict=True):
-                for row, result in zip(rows, of_batch, strict=True):
-                    results[row] = result
-        finally:
-            self.model.train(was_training)
+        found = each(torch.inference_mode()(work), batches)  # which each thread has for itself
+        for rows, of_batch in zip(batches, found, strict=True):
+            for row, result in zip(rows, of_batch, strict=True):
+                results[row] = result
         return results
 
-    def _search(self, sources: list[list[str]], num_best: int) -> list[list[Hypothesis]]:
+    def _search(
+        self, sources: list[list[str]], steps_of: Callable[[Memory], Steps], num_best: int
+    ) -> list[list[Hypothesis]]:
         """Hypotheses for one batch of tokenised sentences."""
         device = self.model.device
         source, mask = pad_sources([self.source.vocabulary.ids(tokens) for tokens in sources])
         memory, state = self.model.start(source.to(device), mask.to(device))
-        start = SearchState(self.model.steps(memory), state)
+        start = SearchState(steps_of(memory), state)
         # A function of the sentence alone: what shares its batch must not matter.
         max_lengths = [
             int(self.config.max_length_factor * len(tokens)) + self.config.max_length_extra

@@ -1,5 +1,8 @@
 """The whole translation model: source ids and previous target ids in, logits out."""
 
+from collections.abc import Callable
+from functools import partial
+
 import torch
 from torch import Tensor, nn
 
@@ -7,7 +10,7 @@ from seq2seq.attention.build import build_attention
 from seq2seq.config import ModelConfig
 from seq2seq.model.decoder import Decoder, DecoderState, Memory, PlainSteps
 from seq2seq.model.encoder import Encoder
-from seq2seq.model.fast.search import FastSteps
+from seq2seq.model.fast.search import FastSteps, Layers
 from seq2seq.model.layers import build_layers
 from seq2seq.model.output import DeepOutput
 from seq2seq.model.recurrence import CELLS
@@ -57,10 +60,11 @@ class EncoderDecoder(nn.Module):
         """``forward`` without the last layer: (B, T, O), what ``output_layer`` reads."""
         return self.decoder.features(target_in, *self.start(source, source_mask))[0]
 
-    def steps(self, memory: Memory) -> PlainSteps | FastSteps:
-        """What a search calls for one target position after another."""
-        is_fast = self.decoder.is_fast and not (self.training or torch.is_grad_enabled())
-        return (FastSteps.of if is_fast else PlainSteps)(self.decoder, memory)
+    def searcher(self) -> Callable[[Memory], PlainSteps | FastSteps]:
+        """What makes, of each batch, the steps of a search by the weights as they are now."""
+        if self.decoder.is_fast and not (self.training or torch.is_grad_enabled()):
+            return partial(FastSteps.of, Layers.of(self.decoder))
+        return partial(PlainSteps, self.decoder)
 
     @property
     def output_layer(self) -> nn.Linear:

@@ -80,7 +80,7 @@ def test_a_search_steps_as_the_decoder_does(model):
     batch = collate(SOURCES, TARGETS)
     with torch.inference_mode():
         memory, states = model.start(batch.source, batch.source_mask)
-        fast, plain = model.steps(memory), PlainSteps(model.decoder, memory)
+        fast, plain = model.searcher()(memory), PlainSteps(model.decoder, memory)
         assert isinstance(fast, FastSteps)
         states, sentences = states.select(torch.tensor([2, 0, 2, 1])), torch.tensor([2, 0, 2, 1])
         for tokens, rows in (([5, 5, 4, 6, 7, 5], [0, 0, 1, 2, 3, 3]), ([3, 9], [4, 1])):
