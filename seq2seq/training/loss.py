@@ -8,7 +8,7 @@ from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
 from seq2seq.data.vocabulary import PAD
-from seq2seq.model.fast.products import add_product, lowered
+from seq2seq.model.fast.products import add_product, lowered, packed_linear
 
 CHUNK_LOGITS = 2**21  # numbers, 8 MiB: about what a processor's cache holds
 
@@ -81,11 +81,10 @@ class _ChunkedCrossEntropy(Function):
         )
         nll = torch.zeros((), dtype=torch.float64, device=hidden.device)
         mean = torch.zeros_like(nll)  # sum of -log p over all words, divided by V
-        logits = bias.new_empty(min(chunk, len(hidden)), len(weight))
+        logits_of = packed_linear(weight, bias)
         for start in range(0, len(hidden), chunk):
             rows, ids = hidden[start : start + chunk], target[start : start + chunk].unsqueeze(1)
-            x = logits[: len(rows)].copy_(bias.expand(len(rows), -1))
-            add_product(x, rows, low.t())
+            x = logits_of(rows).to(bias.dtype)
             peak = x.amax(dim=1, keepdim=True)
             own = x.gather(1, ids) - peak
             if smoothing:
