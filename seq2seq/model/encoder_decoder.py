@@ -60,10 +60,10 @@ class EncoderDecoder(nn.Module):
         """``forward`` without the last layer: (B, T, O), what ``output_layer`` reads."""
         return self.decoder.features(target_in, *self.start(source, source_mask))[0]
 
-    def searcher(self) -> Callable[[Memory], PlainSteps | FastSteps]:
+    def searcher(self, beam_size: int) -> Callable[[Memory], PlainSteps | FastSteps]:
         """What makes, of each batch, the steps of a search by the weights as they are now."""
         if self.decoder.is_fast and not (self.training or torch.is_grad_enabled()):
-            return partial(FastSteps.of, Layers.of(self.decoder))
+            return partial(FastSteps.of, Layers.of(self.decoder), beam_size > 1)
         return partial(PlainSteps, self.decoder)
 
     @property

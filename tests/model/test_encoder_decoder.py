@@ -74,13 +74,14 @@ def test_step_by_step_is_the_same_as_unrolled(model):
     assert_close(last.hidden, state.hidden)
 
 
-def test_a_search_steps_as_the_decoder_does(model):
+@pytest.mark.parametrize("beam_size", [1, 5])
+def test_a_search_steps_as_the_decoder_does(model, beam_size):
     """Also where several hypotheses follow one state, and several states read one sentence."""
     model.double().eval()
     batch = collate(SOURCES, TARGETS)
     with torch.inference_mode():
         memory, states = model.start(batch.source, batch.source_mask)
-        fast, plain = model.searcher()(memory), PlainSteps(model.decoder, memory)
+        fast, plain = model.searcher(beam_size)(memory), PlainSteps(model.decoder, memory)
         assert isinstance(fast, FastSteps)
         states, sentences = states.select(torch.tensor([2, 0, 2, 1])), torch.tensor([2, 0, 2, 1])
         for tokens, rows in (([5, 5, 4, 6, 7, 5], [0, 0, 1, 2, 3, 3]), ([3, 9], [4, 1])):

@@ -31,6 +31,7 @@ class Layers(NamedTuple):
     state: Product  # [W_q; U], (H) -> (A + P)
     word: Product  # [W; V_o], (E) -> (G*H + O)
     context: Product  # [C; C_o], (C) -> (G*H + O)
+    bias: Tensor  # of the last G*H + O, but for what came with the state
     shown: Product  # U_o, (H) -> (O)
     logits: Product  # (O) -> (V)
 
@@ -53,10 +54,8 @@ class Layers(NamedTuple):
             bias.numel() - len(context),
             packed_linear(torch.cat([query, state]), torch.cat([no_query, with_state])),
             packed_linear(torch.cat([decoder.input_layer.weight, of_word])),
-            packed_linear(
-                torch.cat([context, of_context]),
-                torch.cat([no_gates, with_context, output.hidden_layer.bias]),
-            ),
+            packed_linear(torch.cat([context, of_context])),
+            torch.cat([no_gates, with_context, output.hidden_layer.bias]),
             packed_linear(of_shown.contiguous()),
             packed_linear(output.logits_layer.weight, output.logits_layer.bias),
         )
@@ -69,19 +68,31 @@ class FastSteps(NamedTuple):
     """
 
     layers: Layers
-    memory: Memory  # its keys are e^{2 k}
+    memory: Memory  # its keys are e^{2 k}; annotations are [C; C_o] h if ``is_projected``
+    is_projected: bool
     scoring: AdditiveSteps  # of the memory as it is
 
     @classmethod
-    def of(cls, layers: Layers, memory: Memory) -> "FastSteps":
-        """Prepare for one batch of sentences."""
-        exp_keys = AdditiveSteps.exp_of_twice(memory.keys, out=torch.empty_like(memory.keys))
-        return cls(layers, memory._replace(keys=exp_keys), scoring_of(layers.score, exp_keys))
+    def of(cls, layers: Layers, is_projected: bool, memory: Memory) -> "FastSteps":
+        """Prepare for one batch of sentences.
+
+        Args:
+            layers: of the decoder.
+            is_projected: whether contexts are sums of annotations that were projected before. It
+                takes a product a source word, not one a state: worth it in a beam.
+            memory: of the sentences.
+        """
+        annotations, keys, mask = memory
+        if is_projected:
+            annotations = layers.context(annotations.flatten(0, 1)).unflatten(0, mask.shape)
+        exp_keys = AdditiveSteps.exp_of_twice(keys, out=torch.empty_like(keys))
+        scoring = scoring_of(layers.score, exp_keys)
+        return cls(layers, Memory(annotations, exp_keys, mask), is_projected, scoring)
 
     def select(self, sentences: Tensor) -> "FastSteps":
         """Those of some sentences, (B,)."""
         memory = self.memory.select(sentences)
-        return FastSteps(self.layers, memory, scoring_of(self.layers.score, memory.keys))
+        return self._replace(memory=memory, scoring=scoring_of(self.layers.score, memory.keys))
 
     def step(
         self,
@@ -112,19 +123,38 @@ class FastSteps(NamedTuple):
 
     def _look(self, hidden: Tensor, sentences: Tensor | None) -> tuple[Tensor, Tensor]:
         """Where states (U, H) look, (U, S), and the sums with all that they know, (U, R + O)."""
-        layers, memory, scoring = self.layers, self.memory, self.scoring
+        layers, (annotations, exp_keys, mask), scoring = self.layers, self.memory, self.scoring
         if sentences is not None:
-            memory = memory.select(sentences)
+            exp_keys, mask = (part.index_select(0, sentences) for part in (exp_keys, mask))
             # Keys that were copied for this step alone lend their place.
-            scoring = scoring_of(layers.score, memory.keys, room=memory.keys)
+            scoring = scoring_of(layers.score, exp_keys, room=exp_keys)
         query, of_state = layers.state(hidden).tensor_split([layers.score.key_size], dim=1)
         energies = scoring.energies(AdditiveSteps.exp_of_twice(query, out=query))
-        weights = masked_softmax(energies, memory.mask)
-        of_context = layers.context(torch.bmm(weights.unsqueeze(1), memory.annotations).squeeze(1))
+        weights = masked_softmax(energies, mask)
+        context = contexts(weights, annotations, sentences)
+        of_context = layers.bias + (context if self.is_projected else layers.context(context))
         own = layers.num_own
         sums = torch.cat([of_state[:, :own], of_context], dim=1)
         sums[:, own : of_state.shape[1]] += of_state[:, own:]
         return weights, sums
+
+
+def contexts(weights: Tensor, annotations: Tensor, sentences: Tensor | None) -> Tensor:
+    """Sums (U, C) of annotations (B, S, C) by weights (U, S) of states that read ``sentences``."""
+    if sentences is None:
+        return torch.bmm(weights.unsqueeze(1), annotations).squeeze(1)
+    # A product for each sentence, of K rows: as many as any has states. Nothing is copied.
+    order = sentences.argsort(stable=True)
+    counts = sentences.bincount(minlength=len(annotations))
+    begin = counts.cumsum(0) - counts
+    nth = torch.empty_like(order)  # of the states of its sentence
+    nth[order] = torch.arange(len(order), device=order.device) - begin[sentences[order]]
+    most = int(counts.max())
+    places = sentences * most + nth
+    rows = weights.new_zeros(len(annotations) * most, weights.shape[1])
+    rows[places] = weights
+    sums = torch.bmm(rows.unflatten(0, (-1, most)), annotations)
+    return sums.flatten(0, 1).index_select(0, places)
 
 
 def scoring_of(score: AdditiveScore, exp_keys: Tensor, room: Tensor | None = None) -> AdditiveSteps:
