@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from seq2seq.attention.masking import masked_softmax
 from seq2seq.attention.scoring import AdditiveScore
@@ -15,6 +15,25 @@ from seq2seq.model.fast.products import packed_linear
 from seq2seq.model.fast.recurrence import decoder_weights
 from seq2seq.model.recurrence import RecurrentState
 Product = Callable[[Tensor], Tensor]
+
+
+class WordSums:
+    """What each word adds to the sums of a step: computed once, when it is first read."""
+
+    def __init__(self, embedding: nn.Embedding, weight: Tensor):
+        """(V, E), and [W; V_o]."""
+        self.embedding, self.product = embedding, packed_linear(weight)
+        # Of words that are never read, the system hands out no memory.
+        self.sums = weight.new_empty(embedding.num_embeddings, len(weight))
+        self.is_known = torch.zeros(len(self.sums), dtype=torch.bool, device=weight.device)
+
+    def __call__(self, tokens: Tensor) -> Tensor:
+        new = tokens[~self.is_known[tokens]].unique()
+        if len(new):
+            # Two threads may both do so; they write the same.
+            self.sums[new] = self.product(self.embedding(new))
+            self.is_known[new] = True
+        return self.sums.index_select(0, tokens)
 
 
 class Layers(NamedTuple):
@@ -29,7 +48,7 @@ class Layers(NamedTuple):
     new: Tensor | None  # U_n of the paper's GRU, (1, H, H)
     num_own: int  # gates that receive U s alone, which are the first ones
     state: Product  # [W_q; U], (H) -> (A + P)
-    word: Product  # [W; V_o], (E) -> (G*H + O)
+    word: Product  # [W; V_o] E y, ids (N,) -> (N, G*H + O)
     context: Product  # [C; C_o], (C) -> (G*H + O)
     bias: Tensor  # of the last G*H + O, but for what came with the state
     shown: Product  # U_o, (H) -> (O)
@@ -53,7 +72,7 @@ class Layers(NamedTuple):
             new,
             bias.numel() - len(context),
             packed_linear(torch.cat([query, state]), torch.cat([no_query, with_state])),
-            packed_linear(torch.cat([decoder.input_layer.weight, of_word])),
+            WordSums(decoder.embedding, torch.cat([decoder.input_layer.weight, of_word])),
             packed_linear(torch.cat([context, of_context])),
             torch.cat([no_gates, with_context, output.hidden_layer.bias]),
             packed_linear(of_shown.contiguous()),
@@ -107,9 +126,7 @@ class FastSteps(NamedTuple):
         weights, sums = self._look(before[0], sentences)
         if rows is not None:
             weights, sums, *before = (x.index_select(0, rows) for x in (weights, sums, *before))
-        # Many hypotheses end in the same few words.
-        words, places = tokens.unique(return_inverse=True)
-        of_words = layers.word(decoder.embedding(words)).index_select(0, places)
+        of_words = layers.word(tokens)
         sums[:, -of_words.shape[1] :] += of_words
 
         gates, of_output = sums.tensor_split([-decoder.output.hidden_layer.out_features], dim=1)
