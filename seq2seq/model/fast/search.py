@@ -14,15 +14,16 @@ from seq2seq.model.fast.decoder import AdditiveSteps
 from seq2seq.model.fast.products import packed_linear
 from seq2seq.model.fast.recurrence import decoder_weights
 from seq2seq.model.recurrence import RecurrentState
+
 Product = Callable[[Tensor], Tensor]
 
 
 class WordSums:
     """What each word adds to the sums of a step: computed once, when it is first read."""
 
-    def __init__(self, embedding: nn.Embedding, weight: Tensor):
-        """(V, E), and [W; V_o]."""
-        self.embedding, self.product = embedding, packed_linear(weight)
+    def __init__(self, embedding: nn.Embedding, weight: Tensor, bias: Tensor):
+        """(V, E), and the linear layer from it to the sums."""
+        self.embedding, self.product = embedding, packed_linear(weight, bias)
         # Of words that are never read, the system hands out no memory.
         self.sums = weight.new_empty(embedding.num_embeddings, len(weight))
         self.is_known = torch.zeros(len(self.sums), dtype=torch.bool, device=weight.device)
@@ -47,10 +48,9 @@ class Layers(NamedTuple):
     score: AdditiveScore
     new: Tensor | None  # U_n of the paper's GRU, (1, H, H)
     num_own: int  # gates that receive U s alone, which are the first ones
-    state: Product  # [W_q; U], (H) -> (A + P)
-    word: Product  # [W; V_o] E y, ids (N,) -> (N, G*H + O)
+    state: Product  # [W_q; U] s + b, (H) -> (A + P)
+    word: Product  # [W; V_o] E y + b, ids (N,) -> (N, G*H + O)
     context: Product  # [C; C_o], (C) -> (G*H + O)
-    bias: Tensor  # of the last G*H + O, but for what came with the state
     shown: Product  # U_o, (H) -> (O)
     logits: Product  # (O) -> (V)
 
@@ -63,18 +63,21 @@ class Layers(NamedTuple):
         of_shown, of_word, of_context = output.weights()
         query, (state,), context = score.query_layer.weight, of_state, decoder.context_layer.weight
         # Each sum has its bias once, the first ones with the state.
-        with_state, with_context = bias.flatten().split([len(state), bias.numel() - len(state)])
+        with_state, with_word = bias.flatten().split([len(state), bias.numel() - len(state)])
         no_query = bias.new_zeros(len(query))
-        no_gates = bias.new_zeros(len(context) - len(with_context))
+        no_gates = bias.new_zeros(len(context) - len(with_word))
         return cls(
             decoder,
             score,
             new,
             bias.numel() - len(context),
             packed_linear(torch.cat([query, state]), torch.cat([no_query, with_state])),
-            WordSums(decoder.embedding, torch.cat([decoder.input_layer.weight, of_word])),
+            WordSums(
+                decoder.embedding,
+                torch.cat([decoder.input_layer.weight, of_word]),
+                torch.cat([no_gates, with_word, output.hidden_layer.bias]),
+            ),
             packed_linear(torch.cat([context, of_context])),
-            torch.cat([no_gates, with_context, output.hidden_layer.bias]),
             packed_linear(of_shown.contiguous()),
             packed_linear(output.logits_layer.weight, output.logits_layer.bias),
         )
@@ -149,7 +152,7 @@ class FastSteps(NamedTuple):
         energies = scoring.energies(AdditiveSteps.exp_of_twice(query, out=query))
         weights = masked_softmax(energies, mask)
         context = contexts(weights, annotations, sentences)
-        of_context = layers.bias + (context if self.is_projected else layers.context(context))
+        of_context = context if self.is_projected else layers.context(context)
         own = layers.num_own
         sums = torch.cat([of_state[:, :own], of_context], dim=1)
         sums[:, own : of_state.shape[1]] += of_state[:, own:]
