@@ -12,7 +12,7 @@ from seq2seq.attention.pooling import Attention
 from seq2seq.attention.scoring import AdditiveScore
 from seq2seq.attention.weighing import Soft
 from seq2seq.model.fast.cells import STEPPERS, Stepper, Weights, sigmoid_backward
-from seq2seq.model.fast.products import add_product, lowered, times
+from seq2seq.model.fast.products import add_product, lowered, times, turned
 from seq2seq.model.fast.recurrence import Recurrence, decoder_weights, side_by_side
 from seq2seq.model.recurrence import RecurrentCell, RecurrentState
 
@@ -129,6 +129,7 @@ class _AttendAndAdvance(Function):
         d_hiddens, d_contexts, d_weights, d_last_memory = d_results
         exp_keys, exp_queries, v, query_weight, *saved = ctx.saved_tensors
         annotations, context_weight, weights, contexts, *tensors = saved
+        query_weight, context_weight = turned(query_weight), turned(context_weight)
         (length, batch, _), num_inputs = weights.shape, len(context_weight)
         recurrence = Recurrence.of([batch] * length, tensors)
         steps, d_steps = recurrence.steps(), recurrence.gradients()

@@ -26,8 +26,16 @@ def add_product(out: Tensor, left: Tensor, right: Tensor) -> None:
         out += left.to(low) @ right.to(low)
     elif out.dim() == 2:
         out.addmm_(left, right)
+    elif len(out) == 1:  # as a matrix it is faster
+        out[0].addmm_(left[0], right[0])
     else:
         out.baddbmm_(left, right)
+
+
+def turned(weight: Tensor) -> Tensor:
+    """The same matrices in memory that has their columns one behind another: for ``weight.mT`` times
+    a few states, MKL then takes 0.8 of the time."""
+    return weight.mT.contiguous().mT
 
 
 def packed_linear(weight: Tensor, bias: Tensor | None = None) -> Callable[[Tensor], Tensor]:

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from seq2seq.model.fast.cells import STEPPERS, Gradients, State, Step, Stepper, Weights
-from seq2seq.model.fast.products import add_product, times
+from seq2seq.model.fast.products import add_product, times, turned
 from seq2seq.model.recurrence import GRUCell, LSTMCell, PaperGRUCell, RecurrentCell
 
 
@@ -45,9 +45,10 @@ class Recurrence(NamedTuple):
 
     @classmethod
     def of(cls, counts: list[int], tensors: Sequence[Tensor]) -> "Recurrence":
-        """The opposite of ``tensors``."""
+        """The opposite of ``tensors``, for the way back."""
         state, bias, new, gates, *states = tensors
-        return cls(Weights(state, bias, new), counts, gates, states)
+        weights = Weights(turned(state), bias, None if new is None else turned(new))
+        return cls(weights, counts, gates, states)
 
     def tensors(self) -> Iterator[Tensor | None]:
         """Flat, as autograd saves them."""
