@@ -34,6 +34,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from seq2seq.run_folder import SNAPSHOT, discard_beginnings, run_dir, snapshot
+from seq2seq.runtime import is_out_of_memory
 from seq2seq.schema import check_values, settings
 from seq2seq.usage import CONF, REPOSITORY, config_groups, nearest, usage
 
@@ -68,7 +69,9 @@ def command(
             try:
                 results.append(function(typed(composed, schema)))
             except (ValueError, OSError, MemoryError, RuntimeError) as error:
-                if debugging or not _is_users(error):
+                # Of torch's many errors, a user can do something about one.
+                fault = isinstance(error, RuntimeError) and not is_out_of_memory(error)
+                if debugging or fault:
                     raise
                 if HydraConfig.get().output_subdir == SNAPSHOT:  # not that of an earlier start
                     discard_beginnings(output_dir())
@@ -160,13 +163,6 @@ def parse_arguments() -> argparse.Namespace:
     if args.resolve and args.cfg != "job":  # the others would make the run folder they show
         raise UserError("--resolve goes with --cfg job alone.")
     return args
-
-
-def _is_users(error: Exception) -> bool:
-    """Whether it is one that a user can do something about, and no fault of the program."""
-    if isinstance(error, RuntimeError):  # torch has no type of its own for main memory
-        return any(words in str(error) for words in ("out of memory", "can't allocate memory"))
-    return True
 
 
 def jobs(name: str, overrides: list[str], sweeps: bool) -> list[list[str]]:

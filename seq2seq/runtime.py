@@ -73,6 +73,12 @@ def one_thread_each(work: Callable[[Item], Result], items: Sequence[Item]) -> li
         torch.set_num_threads(threads)  # of threads to come; what one sets is their default
 
 
+def is_out_of_memory(error: Exception) -> bool:
+    """Whether that is what went wrong; torch has no type of its own for main memory."""
+    texts = "out of memory", "can't allocate memory"
+    return isinstance(error, MemoryError) or any(text in str(error) for text in texts)
+
+
 class Precision:
     """In what precision matrix products of the training are computed.
 

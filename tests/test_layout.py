@@ -11,7 +11,7 @@ PACKAGE = ROOT / "seq2seq"
 MAY_IMPORT = {
     "schema": set(),
     "config": {"schema"},
-    "command_line": {"ending", "run_folder", "schema", "usage"},
+    "command_line": {"ending", "run_folder", "runtime", "schema", "usage"},
     "ending": set(),
     "run_folder": set(),
     "usage": {"schema"},

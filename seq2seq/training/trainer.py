@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 from tqdm import tqdm
@@ -22,9 +22,10 @@ from seq2seq.data.preparation import PreparedCorpus
 from seq2seq.decoding.translator import Translator
 from seq2seq.evaluation.metrics import get_criterion
 from seq2seq.model.encoder_decoder import EncoderDecoder
-from seq2seq.runtime import select_precision
+from seq2seq.runtime import is_out_of_memory, select_precision
 from seq2seq.training.folder import keep_checkpoints, rank, step_path
 from seq2seq.training.journal import Journal
+from seq2seq.training.limits import is_over, share_done
 from seq2seq.training.optim import build_optimizer, rate_factor, set_learning_rate
 from seq2seq.training.plan import name_pairs, plan_epoch
 from seq2seq.training.state import Progress, restore_run, save_run
@@ -134,26 +135,9 @@ class Trainer:
 
     def finished(self) -> bool:
         """Whether a limit is reached."""
-        settings, progress = self.config.trainer, self.progress
         if self.until is not None:
-            return progress.step >= self.until
-        return (
-            (settings.max_steps is not None and progress.step >= settings.max_steps)
-            or (settings.max_epochs is not None and progress.epoch >= settings.max_epochs)
-            or (settings.max_minutes is not None and progress.seconds >= 60 * settings.max_minutes)
-            or (settings.patience is not None and progress.stale >= settings.patience)
-        )
-
-    def done(self) -> float:
-        """Share of the run that is done, by whichever limit is nearest."""
-        settings, progress = self.config.trainer, self.progress
-        epochs = progress.epoch + progress.position / len(self.corpus.source_ids)
-        shares = (
-            progress.step / settings.max_steps if settings.max_steps else 0.0,
-            epochs / settings.max_epochs if settings.max_epochs else 0.0,
-            progress.seconds / 60 / settings.max_minutes if settings.max_minutes else 0.0,
-        )
-        return min(1.0, max(shares))
+            return self.progress.step >= self.until
+        return is_over(self.config.trainer, self.progress)
 
     def _epoch(self) -> Iterator[list[Batch]]:
         """The rest of this epoch's batches, in groups that make one update each."""
@@ -170,12 +154,20 @@ class Trainer:
         self.model.train()
         progress, optim, scaler = self.progress, self.config.optim, self.precision.scaler
         self.optimizer.zero_grad(set_to_none=True)
-        smoothing = self.config.trainer.label_smoothing
-        nll, num_tokens = accumulate(self.model, batches, smoothing, self.precision)
+        settings = self.config.trainer
+        try:
+            nll, num_tokens = accumulate(
+                self.model, batches, settings.label_smoothing, self.precision
+            )
+        except (MemoryError, RuntimeError) as error:
+            if is_out_of_memory(error):
+                self._give_up(batches, error)
+            raise
         scaler.unscale_(self.optimizer)
         limit = math.inf if optim.max_gradient_norm is None else optim.max_gradient_norm
         norm = float(torch.nn.utils.clip_grad_norm_(self.model.parameters(), limit))
-        rate = optim.learning_rate * rate_factor(optim.schedule, progress.step, self.done())
+        done = share_done(settings, progress, len(self.corpus.source_ids))
+        rate = optim.learning_rate * rate_factor(optim.schedule, progress.step, done)
         set_learning_rate(self.optimizer, rate)
         if math.isfinite(norm) and math.isfinite(nll):
             self.optimizer.step()
@@ -191,6 +183,22 @@ class Trainer:
         self.last = {"gradient_norm": norm, "learning_rate": rate}
         assert self.bar is not None
         self.bar.update()
+
+    def _give_up(self, batches: list[Batch], error: Exception) -> NoReturn:
+        """Save the run as it was before batches that there is no memory for, and name them."""
+        self.optimizer.zero_grad(set_to_none=True)
+        pairs = name_pairs(self.config, self.corpus, self.progress, batches)
+        self.progress.position -= sum(len(batch.source) for batch in batches)  # not used after all
+        self._save()
+        sizes = {
+            "batch_tokens": self.config.trainer.batch_tokens,
+            "batch_sentences": self.config.trainer.batch_sentences,
+        }
+        given = " or ".join(f"trainer.{name}={size}" for name, size in sizes.items() if size)
+        raise ValueError(
+            f"step {self.progress.step + 1}: out of memory for {pairs}; the run is saved, resume "
+            f"it with a smaller {given}."
+        ) from error
 
     def _skip(self, norm: float, nll: float, batches: list[Batch]) -> None:
         if self.precision.scaler.get_scale() > 1 and math.isfinite(nll):

@@ -542,6 +542,39 @@ def test_a_run_that_only_makes_nonsense_stops_and_says_where(config, tmp_path, m
     assert last(tmp_path, "best").header["progress"]["step"] <= 3
 
 
+@pytest.mark.parametrize("error", [RuntimeError("CUDA out of memory. Tried"), MemoryError()])
+def test_a_batch_without_memory_is_named_and_nothing_is_lost(config, tmp_path, monkeypatch, error):
+    trainer, calls = trainer_of(with_trainer(config, accumulate_batches=2), tmp_path), []
+
+    def fail_in_the_third(*args, made=trainer_module.accumulate):
+        calls.append(None)
+        if len(calls) == 3:
+            raise error
+        return made(*args)
+
+    monkeypatch.setattr(trainer_module, "accumulate", fail_in_the_third)
+    with pytest.raises(ValueError, match=r"step 3: out of memory for 16 pairs ") as caught:
+        trainer.fit()
+    assert str(caught.value).endswith("with a smaller trainer.batch_sentences=12.")
+    assert ", lines " in str(caught.value)
+    assert "\n" not in str(caught.value)
+    saved = last(tmp_path)
+    assert saved.header["progress"]["step"] == 2
+    resumed = trainer_of(with_trainer(config, batch_sentences=6), tmp_path, saved)
+    assert resumed.progress.position == 2 * 24
+    assert same_parameters(trainer, resumed)
+    assert resumed.fit().step == 6
+
+
+def test_another_fault_in_an_update_is_no_lack_of_memory(config, tmp_path, monkeypatch):
+    def fail(*args):
+        raise RuntimeError("shapes do not match")
+
+    monkeypatch.setattr(trainer_module, "accumulate", fail)
+    with pytest.raises(RuntimeError, match="shapes"):
+        trainer_of(config, tmp_path).fit()
+
+
 def trained_on(monkeypatch):
     """The sources of each update, as text, noted while it is made."""
     noted = []

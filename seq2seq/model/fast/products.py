@@ -33,8 +33,8 @@ def add_product(out: Tensor, left: Tensor, right: Tensor) -> None:
 
 
 def turned(weight: Tensor) -> Tensor:
-    """The same matrices in memory that has their columns one behind another: for ``weight.mT`` times
-    a few states, MKL then takes 0.8 of the time."""
+    """The same matrices, in memory that has their columns one behind another: for ``weight.mT`` and
+    a few states MKL then takes 0.8 of the time."""
     return weight.mT.contiguous().mT
 
 
