@@ -1,5 +1,6 @@
 """Beam search: several hypotheses at once, a finished one keeping its place in the beam."""
 
+import math
 from typing import NamedTuple
 
 import torch
@@ -128,7 +129,7 @@ def _follow_back(history: list[Position], limits: Limits, num_best: int) -> list
     ids = torch.stack(tokens[::-1], dim=2).tolist()
     looked = torch.stack(weights[::-1], dim=2)
     lengths = (last + 1).tolist()
-    return [
+    found = [
         [
             Hypothesis(ids[b][n][:length], log_prob, score, looked[b, n, :length])
             for n, (length, log_prob, score) in enumerate(
@@ -140,3 +141,6 @@ def _follow_back(history: list[Position], limits: Limits, num_best: int) -> list
             zip(log_probs.tolist(), best.tolist(), strict=True)
         )
     ]
+    # A broken model has NaN, of which none is the best.
+    broken = [Hypothesis([limits.eos], math.nan, math.nan, weights[:1]) for weights in looked[:, 0]]
+    return [bests or [nothing] for bests, nothing in zip(found, broken, strict=True)]

@@ -26,10 +26,11 @@ def greedy_search(
     while len(live):
         log_probs, state, looked = step(chosen, state)
         log_probs = limits.enforce(log_probs, live, len(tokens) + 1)
-        # As ``log_probs.max(dim=1)`` in a third of its time; NaN give the last word.
+        # As ``log_probs.max(dim=1)``, in a third of its time.
         best = log_probs.amax(dim=1)
         ids = torch.arange(log_probs.shape[1], device=device, dtype=torch.int32)
-        chosen = torch.where(log_probs == best.unsqueeze(1), ids, ids[-1]).amin(dim=1).long()
+        chosen = torch.where(log_probs == best.unsqueeze(1), ids, len(ids)).amin(dim=1).long()
+        chosen.masked_fill_(chosen == len(ids), limits.eos)  # where a broken model has NaN
         totals[live] += best
         tokens.append(torch.full_like(totals, limits.eos, dtype=torch.long))
         tokens[-1][live] = chosen

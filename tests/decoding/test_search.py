@@ -1,4 +1,5 @@
 import itertools
+import math
 from typing import NamedTuple
 
 import pytest
@@ -172,6 +173,17 @@ def greedy(model, sentences=ALL, alpha=1.0):
 def test_a_beam_of_one_is_greedy_search(model, alpha):
     found = beam(model, 1, alpha=alpha)
     assert [shown(h) for (h,) in found] == [shown(h) for h in greedy(model, alpha=alpha)]
+
+
+def test_a_model_without_numbers_ends_its_sentences(model):
+    def step(tokens, state):
+        log_probs, state, weights = model.step(tokens, state)
+        return log_probs * float("nan"), state, weights
+
+    given = step, model.start(range(3)), limits([4, 5, 6])
+    for found in (greedy_search(*given), [best for (best,) in beam_search(*given, beam_size=2)]):
+        assert [h.tokens for h in found] == [[EOS]] * 3
+        assert all(math.isnan(h.score) and h.weights.shape[0] == 1 for h in found)
 
 
 def test_greedy_search_takes_the_most_probable_token_until_it_may_not(model):
