@@ -10,7 +10,6 @@ import json
 import math
 import os
 import shutil
-import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,6 +20,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
+from seq2seq.files import replacing
 from seq2seq.schema import from_json
 
 FORMAT = 2  # 1 had no digests
@@ -87,8 +87,11 @@ def save_checkpoint(path: Path, tensors: dict[str, Tensor], header: dict[str, An
         "digests": json.dumps({name: _digest(name, tensor) for name, tensor in contents.items()}),
     }
     metadata = {"format": str(FORMAT), **texts, "sha256": _seal(texts)}
-    with _replacing(path) as partial:
-        save_file(contents, partial, metadata)
+    with replacing(path) as partial:
+        try:
+            save_file(contents, partial, metadata)
+        except SafetensorError as error:  # what it makes of a full disk
+            raise OSError(error) from error
 
 
 def link_checkpoint(path: Path, name: Path) -> None:
@@ -97,51 +100,12 @@ def link_checkpoint(path: Path, name: Path) -> None:
     Raises:
         OSError: no space, no permission; names the file.
     """
-    with _replacing(name) as partial:
+    with replacing(name) as partial:
         partial.unlink()
         try:
             os.link(path, partial)
         except OSError:  # no hard links on this file system, or no more of them
             shutil.copyfile(path, partial)
-
-
-@contextmanager
-def _replacing(path: Path) -> Iterator[Path]:
-    """A temporary file to be written, which then becomes ``path`` at once and as a whole."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        # What a killed write left: a file has one writer, so nobody else is at work on these.
-        for stale in path.parent.glob(f"{path.name}*.partial"):
-            stale.unlink(missing_ok=True)
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".partial")
-        os.close(handle)
-        partial = Path(name)
-        try:
-            yield partial
-            # A run killed while writing must leave the previous checkpoint readable: a rename
-            # within one folder is atomic, a write of 100 MB is not. What is renamed must be on
-            # the disk before its name is, or a power cut leaves a good name on an empty file.
-            _flush(partial)
-            os.chmod(partial, 0o644)  # mkstemp's files are for the owner alone
-            os.replace(partial, path)
-            _flush(path.parent)
-        finally:
-            # Also there after a replacement by another name of the same file, which does nothing.
-            partial.unlink(missing_ok=True)
-    except (OSError, SafetensorError) as error:
-        raise OSError(
-            f"{path} could not be written ({error}); the previous file is intact. Free some "
-            f"space or fix the permissions; a run then goes on with resume=<its folder>."
-        ) from error
-
-
-def _flush(path: Path) -> None:
-    """Force a file, or the names in a folder, to the disk."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def load_checkpoint(path: Path, parts: tuple[str, ...] | None = None) -> Checkpoint:

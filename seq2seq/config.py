@@ -8,6 +8,7 @@ from seq2seq.schema import MISSING, Form, part, setting
 # Of a folder, so that it needs no quotes in an override and leads nowhere else.
 NAME = Form(r"\w[\w.-]{0,99}", "a name of up to 100 letters, digits, . _ and -, no path")
 DEVICE = Form(r"auto|cpu|cuda(:\d{1,3})?", "auto, cpu, cuda or cuda:N")
+LANGUAGE = Form(r"[A-Za-z][\w-]{0,29}", "the code of a language, such as de or zh-Hans")
 METRIC_TOKENIZERS = (
     "13a",
     "intl",
@@ -76,8 +77,8 @@ class DataConfig:
     root: str = setting(MISSING, "folder of the files")
     url: str | None = setting(None, "mirror to download a named corpus from")
     prepared: str = setting(MISSING, "folder in which token ids are kept for the next run")
-    source_language: str = setting(MISSING, "code of the language translated from")
-    target_language: str = setting(MISSING, "code of the language translated into")
+    source_language: str = setting(MISSING, "code of the language translated from", form=LANGUAGE)
+    target_language: str = setting(MISSING, "code of the language translated into", form=LANGUAGE)
     source_column: str = setting("source", "column of a .tsv file")
     target_column: str = setting("target", "column of a .tsv file")
     train: SplitConfig = part(SplitConfig)
@@ -179,7 +180,7 @@ class ModelConfig:
     encoder_size: int = setting(256, "units of an encoder layer, in each direction", at_least=1)
     encoder_layers: int = setting(1, "encoder layers", at_least=1)
     decoder_size: int = setting(512, "units of the decoder state", at_least=1)
-    dropout: float = setting(0.2, "probability that a unit is zeroed", at_least=0, below=1)
+    dropout: float = setting(0.2, "probability that a unit is zeroed", at_least=0, at_most=0.99)
     tie_embeddings: str = setting(
         "none",
         "share the output layer with the target embedding "
@@ -267,7 +268,7 @@ class TrainerConfig:
     log_every_steps: int = setting(50, "steps between lines of the training log", at_least=1)
     validate_every_steps: int = setting(500, "steps between validations", at_least=1)
     validation_beam_size: int = setting(
-        1, "beam of the translations made while training", at_least=1
+        1, "beam of the translations made while training", at_least=1, at_most=1000
     )
     select: str = setting(
         "bleu", "score that decides which checkpoint is best", choices=("bleu", "loss")
@@ -306,13 +307,17 @@ class TrainerConfig:
 
 @dataclass
 class DecodingConfig:
-    beam_size: int = setting(5, "hypotheses kept; 1 is greedy", at_least=1)
+    beam_size: int = setting(5, "hypotheses kept; 1 is greedy", at_least=1, at_most=1000)
     batch_size: int = setting(64, "sentences translated together; changes speed only", at_least=1)
     length_penalty: float = setting(
-        1.0, "alpha of Wu et al. 2016; 0 prefers short translations", at_least=0
+        1.0, "alpha of Wu et al. 2016; 0 prefers short translations", at_least=0, at_most=10
     )
-    max_length_factor: float = setting(2.0, "most target tokens for each source token", above=0)
-    max_length_extra: int = setting(10, "target tokens allowed beyond that", at_least=1)
+    max_length_factor: float = setting(
+        2.0, "most target tokens for each source token", above=0, at_most=1000
+    )
+    max_length_extra: int = setting(
+        10, "target tokens allowed beyond that", at_least=1, at_most=100_000
+    )
     replace_unknown: bool = setting(False, "write the most attended source word for an unknown one")
 
 

@@ -26,12 +26,11 @@ def run_dir(resume: str | None, name: str, prefix: str = "") -> str:
     raise OSError(f"{stamp} and 999 folders beside it exist already.")
 
 
-def snapshot(folder: str | None) -> str:
-    """Where the composed config is kept; a run that goes on in ``folder`` keeps earlier ones."""
-    if folder is None or not (Path(folder) / SNAPSHOT).exists():
-        return SNAPSHOT
-    taken = len(list(Path(folder).glob(f"{SNAPSHOT}/resumed_*")))
-    return f"{SNAPSHOT}/resumed_{taken + 1}"
+def snapshot(folder: str | None) -> str | None:
+    """Where Hydra keeps the composed config: nowhere, where a run goes on in ``folder``. That may
+    yet be refused; what it goes on with, its manifest says."""
+    begun = folder is not None and (Path(folder) / SNAPSHOT).exists()
+    return None if begun else SNAPSHOT
 
 
 def discard_beginnings(folder: Path) -> None:

@@ -75,7 +75,7 @@ def one_thread_each(work: Callable[[Item], Result], items: Sequence[Item]) -> li
 
 def is_out_of_memory(error: Exception) -> bool:
     """Whether that is what went wrong; torch has no type of its own for main memory."""
-    texts = "out of memory", "can't allocate memory"
+    texts = "out of memory", "can't allocate memory", "Storage size calculation overflowed"
     return isinstance(error, MemoryError) or any(text in str(error) for text in texts)
 
 

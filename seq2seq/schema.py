@@ -153,6 +153,8 @@ def check_values(config: Any, prefix: str = "") -> None:
 def _fault(value: Any, item: Any) -> str:
     """What is wrong with a value; empty if nothing is."""
     if isinstance(value, list):
+        if any(isinstance(one, list | dict) for one in value):
+            return "must be a list of single values"
         return next(filter(None, (_fault(one, item) for one in value)), "")
     if value == "":
         return "is empty: give it a value, or leave it out"

@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 
-from seq2seq import checkpoint
+from seq2seq import checkpoint, files
 from seq2seq.checkpoint import (
     FORMAT,
     DamagedCheckpointError,
@@ -109,12 +109,16 @@ def fail_half_way(tensors, filename, metadata):
 
 
 @pytest.mark.parametrize(
-    ("name", "failing"),
-    [("save_file", fail_at_once), ("save_file", fail_half_way), ("_flush", fail_at_once)],
+    ("module", "name", "failing"),
+    [
+        (checkpoint, "save_file", fail_at_once),
+        (checkpoint, "save_file", fail_half_way),
+        (files, "_flush", fail_at_once),
+    ],
 )
-def test_a_failed_write_leaves_the_previous_file(path, monkeypatch, name, failing):
+def test_a_failed_write_leaves_the_previous_file(path, monkeypatch, module, name, failing):
     save_checkpoint(path, TENSORS, HEADER)
-    monkeypatch.setattr(checkpoint, name, failing)
+    monkeypatch.setattr(module, name, failing)
     with pytest.raises(OSError, match="No space left") as caught:
         save_checkpoint(path, {"model.weight": torch.zeros(1)}, {})
     assert str(path) in str(caught.value)
@@ -126,10 +130,10 @@ def test_a_failed_write_leaves_the_previous_file(path, monkeypatch, name, failin
 @pytest.mark.parametrize(
     ("module", "name", "number"),
     [
-        (checkpoint.tempfile, "mkstemp", errno.EROFS),
-        (checkpoint.tempfile, "mkstemp", errno.EACCES),
-        (checkpoint.os, "fsync", errno.EDQUOT),
-        (checkpoint.os, "replace", errno.EACCES),
+        (files.tempfile, "mkstemp", errno.EROFS),
+        (files.tempfile, "mkstemp", errno.EACCES),
+        (files.os, "fsync", errno.EDQUOT),
+        (files.os, "replace", errno.EACCES),
     ],
 )
 def test_whatever_forbids_writing_is_said_in_one_line(path, monkeypatch, module, name, number):

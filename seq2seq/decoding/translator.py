@@ -226,4 +226,4 @@ def load_translator(
     source, target = sides_of(checkpoint)
     sizes = len(source.vocabulary), len(target.vocabulary)
     model = build_stored_model(checkpoint, sizes)
-    return Translator(model.to(device), source, target, config), checkpoint
+    return Translator(model.to(device).eval(), source, target, config), checkpoint

@@ -35,10 +35,10 @@ def parse_pharaoh(line: str, where: str, sizes: tuple[int, int] | None = None) -
     """
     links = set()
     for entry in line.split():
-        match = re.fullmatch(r"([0-9]+)-([0-9]+)", entry)
+        match = re.fullmatch(r"([0-9]{1,9})-([0-9]{1,9})", entry)
         if match is None:
             raise ValueError(
-                f"{where}: {entry!r} is no alignment link; write SOURCE-TARGET, two word "
+                f"{where}: {entry[:40]!r} is no alignment link; write SOURCE-TARGET, two word "
                 f"positions counted from 0, such as 0-0."
             )
         link = Link(int(match[1]), int(match[2]))

@@ -7,7 +7,6 @@ every figure alive in its registry, and look for a display.
 import io
 import logging
 import math
-import os
 import textwrap
 import unicodedata
 from collections.abc import Iterable, Sequence
@@ -24,6 +23,8 @@ from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
 from matplotlib.text import Text
 from numpy.typing import ArrayLike, NDArray
+
+from seq2seq.files import replacing
 
 logger = logging.getLogger(__name__)
 
@@ -135,9 +136,8 @@ def save_figure(figure: Figure, path: Path) -> None:
     # or none, also of a run that is killed meanwhile.
     content = io.BytesIO()
     figure.savefig(content, format=path.suffix.removeprefix(".") or "png", dpi=figure.dpi)
-    partial = path.with_name(path.name + ".partial")
-    partial.write_bytes(content.getvalue())
-    os.replace(partial, path)
+    with replacing(path) as partial:
+        partial.write_bytes(content.getvalue())
 
 
 def check_shape(weights: NDArray[np.float64], num_source: int, num_target: int) -> None:

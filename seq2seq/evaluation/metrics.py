@@ -235,6 +235,10 @@ def _bleu_metric(tokenize: str) -> BLEU:
             f"metric_tokenizer={tokenize} needs a package that is not installed: "
             f"pip install 'sacrebleu[{extra}]', or choose another tokeniser."
         ) from error
+    except OSError as error:  # some are downloaded when they are first used
+        raise ValueError(
+            f"metric_tokenizer={tokenize} could not be loaded ({error}); choose another tokeniser."
+        ) from error
 
 
 def _checked(

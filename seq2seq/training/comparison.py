@@ -185,16 +185,18 @@ def read_comparison(folder: Path) -> list[Compared]:
     """The finished runs below ``folder``.
 
     Raises:
-        ValueError: a record is no JSON; names it.
+        ValueError: a record is none; names it.
     """
     found = []
     for path in sorted(folder.glob(f"*/{RECORD}")):
         try:
             record = json.loads(path.read_text(encoding="utf-8"))
             summary = json.loads((path.parent / "summary.json").read_text(encoding="utf-8"))
-        except json.JSONDecodeError as error:
+            found.append(
+                Compared(record["label"], path.parent, record["settings"], summary, record)
+            )
+        except (ValueError, KeyError, TypeError) as error:
             raise ValueError(f"{path.parent}: a record is damaged ({error}).") from error
-        found.append(Compared(record["label"], path.parent, record["settings"], summary, record))
     return found
 
 

@@ -2,12 +2,32 @@
 
 import json
 import math
-import os
 from pathlib import Path
 from typing import Any
 
 from numpy.typing import NDArray
 from torch.utils.tensorboard import SummaryWriter
+
+from seq2seq.files import replacing
+
+
+def read_events(path: Path) -> list[dict[str, Any]]:
+    """The events of a journal, in order.
+
+    Raises:
+        ValueError: a line is no event; names it.
+    """
+    events = []
+    # The last line may be half written: whole ones end with a line feed.
+    for number, line in enumerate(path.read_bytes().split(b"\n")[:-1], start=1):
+        try:
+            event = json.loads(line)
+            events.append(event | {"step": int(event["step"]), "event": str(event["event"])})
+        except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
+            raise ValueError(
+                f"{path}, line {number} is no event of a run; mend it, or put the file elsewhere."
+            ) from error
+    return events
 
 
 class Journal:
@@ -36,14 +56,11 @@ class Journal:
 
     def _take_back(self, step: int, validated: bool) -> list[dict[str, Any]]:
         """Cut the file where ``step`` ends, or its validation begins; the events that stay."""
-        lines = self.path.read_text(encoding="utf-8").split("\n")
-        # The last line may be half written: whole ones end with a line feed.
-        events = [json.loads(line) for line in lines[:-1]]
+        events = read_events(self.path)
         last = step if validated else step - 1
         kept = [e for e in events if e["step"] <= (step if e["event"] == "train" else last)]
-        partial = self.path.with_suffix(".partial")
-        partial.write_text("".join(json.dumps(e) + "\n" for e in kept), encoding="utf-8")
-        os.replace(partial, self.path)
+        with replacing(self.path) as partial:
+            partial.write_text("".join(json.dumps(e) + "\n" for e in kept), encoding="utf-8")
         return kept
 
     def record(self, kind: str, step: int, values: dict[str, Any]) -> None:

@@ -13,7 +13,6 @@ resumed   the same of each start that went on with the run, but for this entry
 
 import hashlib
 import json
-import os
 import subprocess
 import sys
 from dataclasses import asdict
@@ -26,6 +25,7 @@ from seq2seq import runtime
 from seq2seq.config import DataConfig, TrainConfig
 from seq2seq.data.corpus import file_digest
 from seq2seq.data.preparation import locate
+from seq2seq.files import replacing
 
 MANIFEST = "manifest.json"
 PACKAGE = Path(__file__).resolve().parents[1]
@@ -143,9 +143,6 @@ def _flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
 
 def write_json(path: Path, value: dict[str, Any], indent: int | None = None) -> None:
     """Whole or not at all."""
-    partial = path.with_name(path.name + ".partial")
-    with partial.open("w", encoding="utf-8") as file:
-        file.write(json.dumps(value, ensure_ascii=False, indent=indent) + "\n")
-        file.flush()
-        os.fsync(file.fileno())  # before its name is: a power cut leaves no good name on nothing
-    os.replace(partial, path)
+    text = json.dumps(value, ensure_ascii=False, indent=indent) + "\n"
+    with replacing(path) as partial:
+        partial.write_text(text, encoding="utf-8")

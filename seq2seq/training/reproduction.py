@@ -1,6 +1,5 @@
 """A run trained again from its manifest, and laid beside the first."""
 
-import json
 import logging
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +11,7 @@ from torch import Tensor
 from seq2seq.checkpoint import Checkpoint, load_checkpoint
 from seq2seq.config import ReproduceConfig, TrainConfig, checkpoint_path
 from seq2seq.schema import check_values, from_dict
+from seq2seq.training.journal import read_events
 from seq2seq.training.manifest import MANIFEST, changed_settings, read_manifest
 from seq2seq.training.run import Run, Texts, read_texts
 from seq2seq.training.state import Progress
@@ -124,14 +124,9 @@ def compare_runs(first: Path, again: Path) -> str | None:
 
 def _curves(run_dir: Path, steps: int) -> dict[tuple[int, str], dict[str, Any]]:
     """The values of each event of a journal up to a step, but for the speed."""
-    path, events = run_dir / "journal.jsonl", {}
-    lines = path.read_text(encoding="utf-8").split("\n")[:-1]  # the last may be half written
-    for number, line in enumerate(lines, start=1):
-        try:
-            values = json.loads(line)
-            event = int(values.pop("step")), str(values.pop("event"))
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise ValueError(f"{path}, line {number} is no event of a run.") from error
+    events = {}
+    for values in read_events(run_dir / "journal.jsonl"):
+        event = values.pop("step"), values.pop("event")
         values.pop(SPEED, None)
         if event[0] <= steps:
             events[event] = values

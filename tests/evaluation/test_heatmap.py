@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from matplotlib.image import imread
 
+from seq2seq import files
 from seq2seq.evaluation import heatmap
 from seq2seq.evaluation.heatmap import COLORS, alignment_figure, figure_image, save_figure
 
@@ -217,7 +218,7 @@ class TestOutput:
         def killed(*_):
             raise KeyboardInterrupt
 
-        monkeypatch.setattr(heatmap.os, "replace", killed)
+        monkeypatch.setattr(files.os, "replace", killed)
         with pytest.raises(KeyboardInterrupt):
             save_figure(draw(["a"], ["b"]), path)
         assert path.read_bytes() == b"previous"

@@ -12,7 +12,7 @@ from conftest import run_script
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seq2seq import checkpoint
+from seq2seq import checkpoint, files
 from seq2seq.checkpoint import load_checkpoint, save_checkpoint
 from seq2seq.config import TrainerConfig, checkpoint_path
 from seq2seq.evaluation.metrics import get_criterion
@@ -148,7 +148,7 @@ class Mortal:
         for module, name in (
             *((os, name) for name in ("fsync", "replace", "link", "unlink", "chmod")),
             (checkpoint, "save_file"),
-            (checkpoint.tempfile, "mkstemp"),
+            (files.tempfile, "mkstemp"),
             (checkpoint.shutil, "copyfile"),
         ):
             monkeypatch.setattr(module, name, self.wrapped(name, getattr(module, name)))
@@ -346,10 +346,12 @@ def test_without_file_locks_a_run_goes_on_and_says_so(tmp_path, monkeypatch, cap
 
 
 def test_training_in_a_folder_in_use_is_refused_in_one_line(tmp_path):
-    (tmp_path / "run" / "checkpoints").mkdir(parents=True)
+    for name in ("checkpoints", ".hydra"):
+        (tmp_path / "run" / name).mkdir(parents=True)
     checkpoint_path(tmp_path / "run", "last").write_bytes(b"not looked at")
     with claim(tmp_path / "run"):
         done = run_script("train", "resume=run", cwd=tmp_path)
+    assert list((tmp_path / "run" / ".hydra").iterdir()) == []
     assert done.returncode == 2
     (line,) = done.stderr.decode().splitlines()
     assert line.startswith("error: resume=")
