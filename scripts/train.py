@@ -15,6 +15,7 @@ from pathlib import Path
 
 from seq2seq.command_line import command, merge_overrides, output_dir, task_overrides
 from seq2seq.config import TrainConfig
+from seq2seq.runtime import interpreter
 from seq2seq.training.folder import claim, newest_checkpoint
 from seq2seq.training.run import Run, check_resumable
 from seq2seq.training.trainer import Interrupted
@@ -37,12 +38,14 @@ def train(config: TrainConfig, folder: Path) -> float | None:
         config = merge_overrides(resumed.header["config"], task_overrides(), TrainConfig)
         for change in check_resumable(stored, config):
             log.info("changed  %s", change)
+        log.info("resumed at step %s", f"{resumed.read('progress.step', int):,}")
     run = Run(config, folder, resumed)
     before = run.trainer.progress.step
     try:
         progress = run.trainer.fit()
     except Interrupted as stop:
-        log.warning("stopped by %s; continue with: python scripts/train.py resume=%s", stop, folder)
+        script = f"{interpreter()} scripts/train.py"
+        log.warning("stopped by %s; continue with: %s resume=%s", stop, script, folder)
         sys.exit(stop.exit_status)
     if progress.step == before:
         log.info(

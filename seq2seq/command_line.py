@@ -129,8 +129,8 @@ class _Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         raise UserError(
-            f"{message}; flags stand before all settings or after them. --help lists the settings, "
-            f"--hydra-help the flags."
+            f"{message}; settings are given as key=value, without dashes, and flags before or "
+            f"behind all of them. --help lists what there is."
         )
 
 
@@ -143,6 +143,7 @@ def parse_arguments() -> argparse.Namespace:
     sys.argv[1:] = [in_utf8(argument) for argument in sys.argv[1:]]
     args = _Parser(parents=[get_args_parser()], add_help=False).parse_args()
     reasons = {
+        "config_name": "each script has its own, conf/<script>.yaml",
         "experimental_rerun": "it reads a pickle, which may run anything; use resume=",
         "package": "--cfg job prints all settings",
         "shell_completion": "--help lists all settings",
@@ -247,6 +248,8 @@ def check_overrides(overrides: list[str], schema: type) -> None:
         if key in groups:
             if not parsed.is_sweep_override():
                 _check_option(text, parsed.value(), groups[key])
+        elif (group := key.replace(".", "/")) in groups and isinstance(parsed.value(), str):
+            raise UserError(f"{text}: the files of conf/ are chosen by {group}={parsed.value()}.")
         elif key not in known and not any(name.startswith(key + ".") for name in known):
             raise UserError(
                 f"{text}: there is no setting {key!r}{nearest(key, known + list(groups))}; "

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from importlib import metadata
+from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
@@ -71,6 +72,14 @@ def one_thread_each(work: Callable[[Item], Result], items: Sequence[Item]) -> li
             return list(pool.map(work, items))
     finally:
         torch.set_num_threads(threads)  # of threads to come; what one sets is their default
+
+
+def interpreter() -> str:
+    """What to type for this Python: its path, but for an environment that is active."""
+    path = Path(sys.executable)
+    if sys.prefix == sys.base_prefix or os.environ.get("VIRTUAL_ENV") == sys.prefix:
+        return path.name
+    return str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)
 
 
 def is_out_of_memory(error: Exception) -> bool:

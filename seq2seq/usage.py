@@ -52,8 +52,7 @@ def usage(module: Any, schema: type) -> str:
         lines.append(f"  {key}={_shown(item)}\n      {item.metadata['meaning']}{limits}")
     lines += [
         "",
-        "--cfg job prints the composed settings; --multirun a=1,2 tries several values;",
-        "--hydra-help tells the rest.",
+        "--cfg job prints the composed settings; --multirun a=1,2 tries several values.",
     ]
     return "\n".join(lines)
 

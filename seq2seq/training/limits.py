@@ -1,6 +1,6 @@
 """When a run is over: by updates, epochs, minutes or patience, whichever comes first."""
 
-from seq2seq.config import TrainerConfig
+from seq2seq.config import TrainConfig, TrainerConfig
 from seq2seq.training.state import Progress
 
 
@@ -23,3 +23,9 @@ def share_done(settings: TrainerConfig, progress: Progress, num_pairs: int) -> f
         progress.seconds / 60 / settings.max_minutes if settings.max_minutes else 0.0,
     )
     return min(1.0, max(shares))
+
+
+def follows_clock(config: TrainConfig) -> bool:
+    """Whether learning rates depend on how fast the machine is."""
+    falls = config.optim.schedule.name in ("linear", "cosine")
+    return falls and config.trainer.max_minutes is not None

@@ -12,6 +12,7 @@ from seq2seq.checkpoint import Checkpoint, load_checkpoint
 from seq2seq.config import ReproduceConfig, TrainConfig, checkpoint_path
 from seq2seq.schema import check_values, from_dict
 from seq2seq.training.journal import read_events
+from seq2seq.training.limits import follows_clock
 from seq2seq.training.manifest import MANIFEST, changed_settings, read_manifest
 from seq2seq.training.run import Run, Texts, read_texts
 from seq2seq.training.state import Progress
@@ -91,10 +92,9 @@ def differences(manifest: dict[str, Any], start: dict[str, Any]) -> list[str]:
 def _obstacles(manifest: dict[str, Any], config: TrainConfig) -> list[str]:
     """Why the two may part although nothing differs, a line each."""
     found = []
-    schedule = config.optim.schedule.name
-    if config.trainer.max_minutes is not None and schedule in ("linear", "cosine"):
+    if follows_clock(config):
         found.append(
-            f"optim.schedule.name={schedule} followed the clock, as "
+            f"optim.schedule.name={config.optim.schedule.name} followed the clock, as "
             f"trainer.max_minutes={config.trainer.max_minutes:g} limits the run; learning rates "
             f"will differ"
         )

@@ -12,6 +12,7 @@ from seq2seq.data.preparation import ensure_files, locate, prepare, report_lines
 from seq2seq.decoding.translator import load_translator
 from seq2seq.evaluation.metrics import check_tokenizer
 from seq2seq.model.encoder_decoder import build_model
+from seq2seq.training.limits import follows_clock
 from seq2seq.training.manifest import (
     changed_settings,
     corpus_digests,
@@ -93,6 +94,8 @@ class Run:
         )
         self.trainer = Trainer(model, corpus, self.valid, config, folder, resumed)
         step = self.trainer.progress.step
+        if follows_clock(config):
+            log.info("the learning rate follows the clock: another run will differ a little")
         self.start = describe_start(config, digests, corpus.folder.name, self.device, step)
         record_start(folder, self.start)
 
@@ -135,6 +138,7 @@ class Run:
         for name in ("valid", "test"):
             log.info("%-5s  %s", name, score_line(summary[name]))
         log.info("summary     %s", self.folder / "summary.json")
+        log.info("pictures    %s", self.folder / "alignments")
         log.info(
             "TensorBoard make tensorboard   (or: tensorboard --logdir %s "
             "--samples_per_plugin images=1000,text=1000)",

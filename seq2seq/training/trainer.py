@@ -231,10 +231,11 @@ class Trainer:
             "tokens_per_second": progress.interval_tokens / max(progress.interval_seconds, 1e-9),
         }
         self.journal.record("train", progress.step, values)
+        of_all = f"/{epochs}" if (epochs := self.config.trainer.max_epochs) else ""
         self._say(
-            f"step {progress.step:>6}  epoch {progress.epoch + 1}  loss {values['loss']:.3f}  "
-            f"gradient {values['gradient_norm']:.2f}  rate {values['learning_rate']:.2g}  "
-            f"{values['tokens_per_second']:,.0f} tokens/s"
+            f"step {progress.step:>6}  epoch {progress.epoch + 1}{of_all}  "
+            f"loss {values['loss']:.3f}  gradient {values['gradient_norm']:.2f}  "
+            f"rate {values['learning_rate']:.2g}  {values['tokens_per_second']:,.0f} tokens/s"
         )
         progress.interval_nll, progress.interval_tokens = 0.0, 0
         progress.interval_seconds = 0.0
