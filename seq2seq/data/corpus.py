@@ -261,6 +261,8 @@ def _read_table(files: ParallelFiles) -> Iterator[SentencePair]:
             f"A .tsv file holds both sides, but the source is {files.source} and the target is "
             f"{files.target}: name one table for both, or two text files that do not end in .tsv."
         )
+    if files.source_column is None:
+        raise ValueError(f"{files.source} is a table: here two text files are needed, not .tsv.")
     rows = read_lines(files.source)
     header = next(rows, "").split("\t")
     if files.source_column == files.target_column:

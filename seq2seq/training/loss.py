@@ -101,6 +101,7 @@ class _ChunkedCrossEntropy(Function):
                 d_hidden[start : start + chunk] /= z
                 add_product(d_weight, x.t(), (rows / z).to(low.dtype))
                 d_bias.addmv_(x.t(), z.squeeze(1).reciprocal())
+            del x  # before the next ones are made
         if needed and smoothing:
             share = smoothing / len(weight)
             d_hidden -= share * weight.sum(dim=0)

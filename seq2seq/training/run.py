@@ -102,6 +102,7 @@ class Run:
     def finish(self) -> dict[str, Any]:
         """Score the best checkpoint on the validation and test parts; write ``summary.json``."""
         best = checkpoint_path(self.folder, "best")
+        self.trainer.release()
         translator, _ = load_translator(best, self.config.decoding, self.device)
         log.info(
             "scoring the best checkpoint (step %s), beam %d",

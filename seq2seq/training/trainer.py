@@ -133,6 +133,10 @@ class Trainer:
         self._validate_once()
         self._stop_if_asked()
 
+    def release(self) -> None:
+        """Let go of what only more updates would need, twice the size of the model; saved it is."""
+        self.optimizer.state.clear()
+
     def finished(self) -> bool:
         """Whether a limit is reached."""
         if self.until is not None:
@@ -244,6 +248,7 @@ class Trainer:
         """Validate, unless that was done at this very step."""
         if self.progress.validated_step == self.progress.step:
             return
+        self.optimizer.zero_grad(set_to_none=True)  # as large as the model: translating needs room
         try:
             # A validation may take minutes, which nobody who sends SIGTERM will wait: it is left
             # out now, and made up for when the run is resumed.

@@ -270,6 +270,19 @@ def test_an_unknown_word_is_replaced_by_the_source_word_most_looked_at(config):
 
 
 @CONFIGS
+def test_weights_that_change_between_calls_are_seen(config):
+    translator, other = build_translator(config), build_translator(config)
+    before = translator.translate(SENTENCES)
+    for model in (translator.model, other.model):
+        with torch.no_grad():
+            for parameter in model.parameters():
+                parameter.mul_(-1.1)
+    after = translator.translate(SENTENCES)
+    assert [t.log_prob for t in after] != [t.log_prob for t in before]
+    assert_same(after, other.translate(SENTENCES))
+
+
+@CONFIGS
 def test_translating_uses_no_dropout_and_leaves_the_model_in_training(config):
     trained, plain = build_translator(config, dropout=0.5), build_translator(config)
     trained.model.train()

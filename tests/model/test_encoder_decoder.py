@@ -74,10 +74,11 @@ def test_step_by_step_is_the_same_as_unrolled(model):
     assert_close(last.hidden, state.hidden)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("beam_size", [1, 5])
-def test_a_search_steps_as_the_decoder_does(model, beam_size):
+def test_a_search_steps_as_the_decoder_does(model, beam_size, dtype):
     """Also where several hypotheses follow one state, and several states read one sentence."""
-    model.double().eval()
+    model.to(dtype).eval()
     batch = collate(SOURCES, TARGETS)
     with torch.inference_mode():
         memory, states = model.start(batch.source, batch.source_mask)

@@ -7,6 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
+from torch.nn import functional as F
 from torch.testing import assert_close
 
 from seq2seq.attention.pooling import Attention
@@ -15,6 +16,7 @@ from seq2seq.attention.weighing import LocalMonotonic, Soft
 from seq2seq.model.decoder import Decoder, DecoderState, Memory
 from seq2seq.model.fast.decoder import attend_and_advance, is_supported
 from seq2seq.model.fast.encoder import read
+from seq2seq.model.fast.products import has_blocks, packed_linear
 from seq2seq.model.layers import build_layers
 from seq2seq.model.recurrence import CELLS, RecurrentState
 
@@ -308,6 +310,18 @@ def test_dropout_acts_between_layers_and_in_training_only(cell):
     assert not torch.equal(read(two, embedded, mask)[0], read(two, embedded, mask)[0])
     two.eval()
     assert_close(read(two, embedded, mask), two(embedded, mask))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_weights_in_blocks_multiply_alike_whatever_rows_there_are(dtype):
+    weight, bias, rows = (torch.randn(size, dtype=dtype) for size in ((50, 33), (50,), (70, 33)))
+    multiply = packed_linear(weight, bias)
+    assert_close(multiply(rows), F.linear(rows, weight, bias))
+    assert_close(packed_linear(weight)(rows), F.linear(rows, weight))
+    assert multiply(rows[:0]).shape == (0, 50)
+    if has_blocks(weight):
+        for n in (1, 5, 64):
+            assert torch.equal(multiply(rows[:n]), multiply(rows)[:n])
 
 
 def test_only_what_is_computed_right_is_supported():

@@ -705,6 +705,7 @@ def test_a_checkpoint_translates_by_itself(config, tmp_path):
     path = tmp_path / "checkpoints" / "last.safetensors"
     loaded, _ = load_translator(path, trainer.translator.config, torch.device("cpu"))
     sources = [pair.source for pair in VALID]
+    assert not loaded.model.training  # also while another thread translates
     found, expected = loaded.translate(sources), trainer.translator.translate(sources)
     assert [t.text for t in found] == [t.text for t in expected]
     assert [t.score for t in found] == [t.score for t in expected]
