@@ -138,7 +138,7 @@ def test_what_the_device_has_not_is_said_in_words(monkeypatch, tmp_path):
 
 def test_operations_are_those_of_all_matrix_products():
     """By hand: each product of an input and a weight has two of the same size in its gradient."""
-    b, s, t = 3, 4, 5  # EOS included, no padding
+    b, s, t = 4, 3, 5  # EOS included, no padding; so many rows as ``packed_linear`` fills up to
     batch = random_batch([(s - 1, t - 1)] * b)
     encoder = 2 * b * s * (E * 3 * H_ENCODER + H_ENCODER * 3 * H_ENCODER)
     once = b * s * C * A + b * H_ENCODER * H  # keys, first state

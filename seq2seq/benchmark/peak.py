@@ -34,13 +34,22 @@ def _baddbmm_(out: Any, left: Any, right: Any, *_: Any, out_shape: Any = None, *
     return baddbmm_flop(out, left, right)
 
 
-# What torch's counter does not know of: products that are added in place.
-IN_PLACE = {torch.ops.aten.addmm_: _addmm_, torch.ops.aten.baddbmm_: _baddbmm_}
+def _packed(rows: Any, _weight: Any, *_: Any, out_shape: Any = None, **__: Any) -> int:
+    return mm_flop(rows, (rows[1], out_shape[1]))
+
+
+# What torch's counter does not know of: products that are added in place, or by oneDNN's blocks.
+UNKNOWN: dict[Any, Callable[..., int]] = {
+    torch.ops.aten.addmm_: _addmm_,
+    torch.ops.aten.baddbmm_: _baddbmm_,
+}
+if torch.backends.mkldnn.is_available():
+    UNKNOWN[torch.ops.mkldnn._linear_pointwise] = _packed
 
 
 def count_operations(work: Callable[[], Any]) -> int:
     """Floating-point operations of all matrix products that ``work()`` makes, backward included."""
-    with FlopCounterMode(display=False, custom_mapping=IN_PLACE) as counter:
+    with FlopCounterMode(display=False, custom_mapping=UNKNOWN) as counter:
         work()
     return counter.get_total_flops()
 
