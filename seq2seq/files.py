@@ -1,5 +1,6 @@
 """Files that are written whole or not at all."""
 
+import glob
 import os
 import tempfile
 from collections.abc import Iterator
@@ -17,7 +18,7 @@ def replacing(path: Path) -> Iterator[Path]:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         # What a killed write left: a file has one writer, so nobody else is at work on these.
-        for stale in path.parent.glob(f"{path.name}*.partial"):
+        for stale in path.parent.glob(f"{glob.escape(path.name)}*.partial"):
             stale.unlink(missing_ok=True)
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".partial")
         os.close(handle)

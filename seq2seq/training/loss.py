@@ -81,7 +81,7 @@ class _ChunkedCrossEntropy(Function):
         )
         nll = torch.zeros((), dtype=torch.float64, device=hidden.device)
         mean = torch.zeros_like(nll)  # sum of -log p over all words, divided by V
-        logits_of = packed_linear(weight, bias)
+        logits_of = packed_linear(low, bias)
         for start in range(0, len(hidden), chunk):
             rows, ids = hidden[start : start + chunk], target[start : start + chunk].unsqueeze(1)
             x = logits_of(rows).to(bias.dtype)

@@ -92,10 +92,10 @@ class Run:
             runtime.counted(threads, "thread"),
             folder,
         )
-        self.trainer = Trainer(model, corpus, self.valid, config, folder, resumed)
-        step = self.trainer.progress.step
         if follows_clock(config):
             log.info("the learning rate follows the clock: another run will differ a little")
+        self.trainer = Trainer(model, corpus, self.valid, config, folder, resumed)
+        step = self.trainer.progress.step
         self.start = describe_start(config, digests, corpus.folder.name, self.device, step)
         record_start(folder, self.start)
 
