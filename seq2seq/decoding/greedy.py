@@ -26,11 +26,9 @@ def greedy_search(
     while len(live):
         log_probs, state, looked = step(chosen, state)
         log_probs = limits.enforce(log_probs, live, len(tokens) + 1)
-        # As ``log_probs.max(dim=1)``, in a third of its time.
-        best = log_probs.amax(dim=1)
-        ids = torch.arange(log_probs.shape[1], device=device, dtype=torch.int32)
-        chosen = torch.where(log_probs == best.unsqueeze(1), ids, len(ids)).amin(dim=1).long()
-        chosen.masked_fill_(chosen == len(ids), limits.eos)  # where a broken model has NaN
+        chosen = _arg_max(log_probs)
+        best = log_probs.gather(1, chosen.unsqueeze(1)).squeeze(1)
+        chosen.masked_fill_(best.isnan(), limits.eos)  # a broken model ends its sentences
         totals[live] += best
         tokens.append(torch.full_like(totals, limits.eos, dtype=torch.long))
         tokens[-1][live] = chosen
@@ -40,6 +38,14 @@ def greedy_search(
         if len(going_on) < len(live):
             live, chosen, state = live[going_on], chosen[going_on], state.select(going_on)
     return _hypotheses(tokens, weights, totals, limits)
+
+
+def _arg_max(rows: Tensor) -> Tensor:
+    """Where each row (N, V) has its first maximum, or NaN, (N,)."""
+    if rows.device.type != "cpu":
+        return rows.argmax(dim=1)
+    # NumPy's is vectorised: a seventh of the time of torch's.
+    return torch.from_numpy(rows.detach().numpy().argmax(axis=1))
 
 
 def _hypotheses(

@@ -24,7 +24,6 @@ from seq2seq.model.encoder_decoder import EncoderDecoder
 from seq2seq.model.fast.search import FastSteps
 from seq2seq.runtime import one_thread_each
 
-NEVER_WRITTEN = [PAD, BOS]
 Steps = PlainSteps | FastSteps
 
 
@@ -181,7 +180,8 @@ class Translator:
     def _step(self, tokens: Tensor, state: SearchState) -> tuple[Tensor, SearchState, Tensor]:
         logits, state, weights = state.step(tokens)
         log_probs = logits.float().log_softmax(dim=-1)
-        log_probs[:, NEVER_WRITTEN] = float("-inf")
+        for never_written in (PAD, BOS):
+            log_probs[:, never_written] = float("-inf")
         return log_probs, state, weights
 
     def _force(

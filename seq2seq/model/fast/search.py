@@ -29,8 +29,9 @@ class WordSums:
         self.is_known = torch.zeros(len(self.sums), dtype=torch.bool, device=weight.device)
 
     def __call__(self, tokens: Tensor) -> Tensor:
-        new = tokens[~self.is_known[tokens]].unique()
-        if len(new):
+        known = self.is_known[tokens]
+        if not known.all():
+            new = tokens[~known].unique()
             # Two threads may both do so; they write the same.
             self.sums[new] = self.product(self.embedding(new))
             self.is_known[new] = True
