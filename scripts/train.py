@@ -31,15 +31,7 @@ def main(config: TrainConfig) -> float | None:
 
 
 def train(config: TrainConfig, folder: Path) -> float | None:
-    resumed = None
-    if config.resume is not None:
-        resumed = newest_checkpoint(folder)
-        stored = resumed.read("config", TrainConfig)
-        config = merge_overrides(resumed.header["config"], task_overrides(), TrainConfig)
-        for change in check_resumable(stored, config):
-            log.info("changed  %s", change)
-        log.info("resumed at step %s", f"{resumed.read('progress.step', int):,}")
-    run = Run(config, folder, resumed)
+    run = Run(config, folder) if config.resume is None else resume(folder)
     before = run.trainer.progress.step
     try:
         progress = run.trainer.fit()
@@ -55,6 +47,17 @@ def train(config: TrainConfig, folder: Path) -> float | None:
         )
     run.finish()
     return progress.best_score
+
+
+def resume(folder: Path) -> Run:
+    """The run of a folder from its newest checkpoint on, with the settings that were given anew."""
+    checkpoint = newest_checkpoint(folder)
+    stored = checkpoint.read("config", TrainConfig)
+    config = merge_overrides(checkpoint.header["config"], task_overrides(), TrainConfig)
+    for change in check_resumable(stored, config):
+        log.info("changed  %s", change)
+    log.info("resumed at step %s", f"{checkpoint.read('progress.step', int):,}")
+    return Run(config, folder, checkpoint)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """The machine below a run: device, threads, random numbers, and a record of all three."""
 
+import ctypes
 import os
 import platform
 import random
@@ -72,6 +73,15 @@ def one_thread_each(work: Callable[[Item], Result], items: Sequence[Item]) -> li
             return list(pool.map(work, items))
     finally:
         torch.set_num_threads(threads)  # of threads to come; what one sets is their default
+
+
+def hand_back_memory() -> None:
+    """Give the system what was freed: the C library of Linux keeps it for more of the same, beside
+    which what comes next and in other threads has to find room of its own."""
+    if sys.platform == "linux":
+        library = ctypes.CDLL(None)
+        if hasattr(library, "malloc_trim"):
+            library.malloc_trim(0)
 
 
 def interpreter() -> str:

@@ -25,6 +25,7 @@ from seq2seq.model.fast.search import FastSteps
 from seq2seq.runtime import one_thread_each
 
 Steps = PlainSteps | FastSteps
+POSITIONS = 256  # of which logits are made together, where all words are known
 
 
 class Translation(NamedTuple):
@@ -188,12 +189,22 @@ class Translator:
         self, sources: list[list[int]], targets: list[list[int]]
     ) -> list[tuple[float, NDArray[np.float32]]]:
         """Log-probability and padded weights (T, S) of each pair of one batch."""
-        batch = collate(sources, targets).to(self.model.device)
-        logits, weights = self.model(batch.source, batch.source_mask, batch.target_in)
-        log_probs = logits.float().log_softmax(dim=-1)
-        chosen = log_probs.gather(-1, batch.target_out.unsqueeze(-1)).squeeze(-1)
-        totals = chosen.masked_fill(batch.target_out == PAD, 0.0).double().sum(dim=-1)
-        return list(zip(totals.tolist(), weights.float().cpu().numpy(), strict=True))
+        model, batch = self.model, collate(sources, targets).to(self.model.device)
+        start = model.start(batch.source, batch.source_mask)
+        features, _, weights = model.decoder.features(batch.target_in, *start)
+        real = batch.target_out != PAD
+        log_probs = torch.zeros_like(batch.target_out, dtype=torch.float64)
+        log_probs[real] = self._log_probs(features[real], batch.target_out[real]).double()
+        return list(zip(log_probs.sum(dim=1).tolist(), weights.float().cpu().numpy(), strict=True))
+
+    def _log_probs(self, features: Tensor, ids: Tensor) -> Tensor:
+        """Of each token (N,), by what the output layer reads, (N, O)."""
+        found = []
+        # All logits at once would be the largest thing in memory.
+        for rows, chosen in zip(features.split(POSITIONS), ids.split(POSITIONS), strict=True):
+            log_probs = self.model.output_layer(rows).float().log_softmax(dim=-1)
+            found.append(log_probs.gather(1, chosen.unsqueeze(1)).squeeze(1))
+        return torch.cat(found)
 
     def _translation(self, source: list[str], hypothesis: Hypothesis) -> Translation:
         """A hypothesis as text."""

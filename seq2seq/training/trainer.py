@@ -22,7 +22,7 @@ from seq2seq.data.preparation import PreparedCorpus
 from seq2seq.decoding.translator import Translator
 from seq2seq.evaluation.metrics import get_criterion
 from seq2seq.model.encoder_decoder import EncoderDecoder
-from seq2seq.runtime import is_out_of_memory, select_precision
+from seq2seq.runtime import hand_back_memory, is_out_of_memory, select_precision
 from seq2seq.training.folder import keep_checkpoints, rank, step_path
 from seq2seq.training.journal import Journal
 from seq2seq.training.limits import is_over, share_done
@@ -134,8 +134,10 @@ class Trainer:
         self._stop_if_asked()
 
     def release(self) -> None:
-        """Let go of what only more updates would need, twice the size of the model; saved it is."""
+        """Let go of what only more updates would need, three times the size of the model."""
+        self.optimizer.zero_grad()
         self.optimizer.state.clear()
+        hand_back_memory()
 
     def finished(self) -> bool:
         """Whether a limit is reached."""
