@@ -20,7 +20,7 @@ from seq2seq.command_line import command, output_dir
 from seq2seq.config import ReproduceConfig
 from seq2seq.ending import write
 from seq2seq.training.reproduction import compare_runs, train_again
-from seq2seq.training.trainer import Interrupted
+from seq2seq.training.stopping import Interrupted
 
 NOT_EQUAL = 3
 

@@ -18,7 +18,7 @@ from seq2seq.config import TrainConfig
 from seq2seq.runtime import interpreter
 from seq2seq.training.folder import claim, newest_checkpoint
 from seq2seq.training.run import Run, check_resumable
-from seq2seq.training.trainer import Interrupted
+from seq2seq.training.stopping import Interrupted
 
 log = logging.getLogger(__name__)
 

@@ -32,7 +32,8 @@ from seq2seq.training.folder import newest_checkpoint
 from seq2seq.training.manifest import describe_code, read_manifest
 from seq2seq.training.reproduction import compare_runs, train_again
 from seq2seq.training.run import Run
-from seq2seq.training.trainer import Interrupted, Trainer
+from seq2seq.training.stopping import Interrupted
+from seq2seq.training.trainer import Trainer
 
 WORDS = ["eins", "zwei", "drei", "vier", "fünf", "sechs", "sieben", "acht"]
 
@@ -286,7 +287,7 @@ def test_a_run_that_a_signal_ended_is_repeated_up_to_there(config, tmp_path):
     trainer._log = lambda log=trainer._log: (log(), stop_at(4))
 
     def stop_at(step):
-        trainer.stop_signal = signal.SIGTERM if trainer.progress.step == step else 0
+        trainer.stop.number = signal.SIGTERM if trainer.progress.step == step else None
 
     with pytest.raises(Interrupted):
         trainer.fit()

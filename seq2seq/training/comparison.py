@@ -22,7 +22,7 @@ from seq2seq.runtime import select_device
 from seq2seq.training.folder import claim, newest_checkpoint
 from seq2seq.training.manifest import changed_settings, write_json
 from seq2seq.training.run import Run, Texts, read_texts
-from seq2seq.training.trainer import Interrupted
+from seq2seq.training.stopping import Interrupted
 from seq2seq.training.validation import TestSet, as_dict, beside
 
 RECORD = "comparison.json"  # in the folder of a finished run

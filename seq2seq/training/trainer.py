@@ -2,14 +2,13 @@
 
 import logging
 import math
-import signal
 import sys
 import time
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import torch
 from tqdm import tqdm
@@ -29,20 +28,13 @@ from seq2seq.training.limits import is_over, share_done
 from seq2seq.training.optim import build_optimizer, rate_factor, set_learning_rate
 from seq2seq.training.plan import name_pairs, plan_epoch
 from seq2seq.training.state import Progress, restore_run, save_run
+from seq2seq.training.stopping import Interrupted, StopSignals
 from seq2seq.training.update import accumulate
 from seq2seq.training.validation import Result, TestSet, evaluate, show_sentences
 
 PATIENCE_WITH_NONSENSE = 5  # updates in a row without a finite gradient, after which to stop
 
 log = logging.getLogger(__name__)
-
-
-class Interrupted(Exception):  # noqa: N818  (no error: it was asked for)
-    """The run was asked to stop (Ctrl-C, SIGTERM); its state is saved."""
-
-    def __init__(self, number: int):
-        super().__init__(signal.Signals(number).name)
-        self.exit_status = 128 + number
 
 
 class Trainer:
@@ -80,8 +72,7 @@ class Trainer:
         decoding = replace(config.decoding, beam_size=config.trainer.validation_beam_size)
         self.translator = Translator(model, corpus.source, corpus.target, decoding)
         self.until: int | None = None
-        self.stop_signal = 0
-        self.may_interrupt = False  # whether a signal stops at once what is being done
+        self.stop = StopSignals()
         self.bar: tqdm | None = None
 
     def fit(self, until: int | None = None) -> Progress:
@@ -91,10 +82,6 @@ class Trainer:
             Interrupted: asked to stop; everything is saved.
             ValueError: the loss has been no number for several updates.
         """
-        handlers = {
-            number: signal.signal(number, self._ask_to_stop)
-            for number in (signal.SIGINT, signal.SIGTERM)
-        }
         self.until = until
         # A bar for a person at a terminal; plain lines for a log file.
         self.bar = tqdm(
@@ -103,13 +90,12 @@ class Trainer:
             unit="step",
             disable=None,
         )
-        try:
-            self._train()
-        finally:
-            self.bar.close()
-            self.journal.close()
-            for number, handler in handlers.items():
-                signal.signal(number, handler)
+        with self.stop.noted():
+            try:
+                self._train()
+            finally:
+                self.bar.close()
+                self.journal.close()
         return self.progress
 
     def _train(self) -> None:
@@ -254,10 +240,9 @@ class Trainer:
         try:
             # A validation may take minutes, which nobody who sends SIGTERM will wait: it is left
             # out now, and made up for when the run is resumed.
-            self.may_interrupt = True
-            started = time.perf_counter()
-            result = evaluate(self.translator, self.valid, self.config.metric_tokenizer)
-            self.may_interrupt = False
+            with self.stop.raised():
+                started = time.perf_counter()
+                result = evaluate(self.translator, self.valid, self.config.metric_tokenizer)
         except Interrupted:
             self._save()
             raise
@@ -305,16 +290,10 @@ class Trainer:
         save_run(path, self.model, self.optimizer, self.progress, self.config, sides)
         keep_checkpoints(self.run_dir, self.progress, self.config.trainer)
 
-    def _ask_to_stop(self, number: int, frame: Any) -> None:
-        self.stop_signal = number
-        if self.may_interrupt:
-            self.may_interrupt = False
-            raise Interrupted(number)
-
     def _stop_if_asked(self) -> None:
-        if self.stop_signal:
+        if self.stop.number is not None:
             self._save()
-            raise Interrupted(self.stop_signal)
+            raise Interrupted(self.stop.number)
 
     def _say(self, line: str) -> None:
         # Through tqdm, so that the line does not cut the bar in two.

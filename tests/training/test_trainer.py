@@ -37,7 +37,8 @@ from seq2seq.training import trainer as trainer_module
 from seq2seq.training import update as update_module
 from seq2seq.training.folder import newest_checkpoint, saved_steps
 from seq2seq.training.run import check_resumable
-from seq2seq.training.trainer import PATIENCE_WITH_NONSENSE, Interrupted, Trainer
+from seq2seq.training.stopping import Interrupted
+from seq2seq.training.trainer import PATIENCE_WITH_NONSENSE, Trainer
 from seq2seq.training.validation import TestSet as Examples  # pytest would collect a Test...
 from seq2seq.training.validation import evaluate
 
