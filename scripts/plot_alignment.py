@@ -11,7 +11,7 @@ from pathlib import Path
 
 from seq2seq.command_line import command
 from seq2seq.config import PlotAlignmentConfig
-from seq2seq.decoding.opening import open_translator
+from seq2seq.decoding.opening import open_translator, report_unknown, unknown_tokens
 from seq2seq.training.validation import draw
 
 
@@ -24,6 +24,7 @@ def main(config: PlotAlignmentConfig) -> None:
     else:
         translation = translator.force([(config.source, config.target)])[0]
         title = f"given: {config.target}"
+    report_unknown(unknown_tokens(translator, [translation]))
     output = Path(config.output)
     draw(translation, title, output.with_suffix(""))
     logging.info(

@@ -4,17 +4,18 @@
 
 Line n of the output translates line n of the input; a blank line stays blank.
 With num_best=3, each line gives up to three lines: number, translation and score, separated
-by tabs.
+by tabs. Words that the model does not know are named on stderr at the end.
 """
 
 import sys
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from itertools import islice
 
 from seq2seq.command_line import command
 from seq2seq.config import TranslateConfig
 from seq2seq.data.corpus import read_stream
-from seq2seq.decoding.opening import open_translator
+from seq2seq.decoding.opening import open_translator, report_unknown, unknown_tokens
 from seq2seq.decoding.translator import Translator
 from seq2seq.ending import write
 from seq2seq.evaluation.metrics import one_line
@@ -34,6 +35,7 @@ def main(config: TranslateConfig) -> None:
 def translated(translator: Translator, stream: Iterable[bytes], num_best: int) -> Iterator[str]:
     """Lines of output for lines of input, a chunk as one text."""
     done = 0
+    unknown: Counter[str] = Counter()
     sentences = read_stream(stream, "stdin")
     while lines := list(islice(sentences, CHUNK)):
         found = translator.translate_num_best(lines, num_best)
@@ -47,6 +49,8 @@ def translated(translator: Translator, stream: Iterable[bytes], num_best: int) -
                 for best in bests
             )
         done += len(lines)
+        unknown += unknown_tokens(translator, (bests[0] for bests in found))
+    report_unknown(unknown)
 
 
 if __name__ == "__main__":

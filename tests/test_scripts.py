@@ -177,6 +177,23 @@ def test_translation_is_line_for_line(trained, tmp_path):
     assert lines[1] == ""
     assert lines[0] == lines[4] != ""
     assert list(tmp_path.iterdir()) == []
+    assert done.stderr == b""
+
+
+def test_words_that_the_model_does_not_know_are_named(trained, tmp_path):
+    run, _, _ = trained
+    checkpoint = f"checkpoint={run}/checkpoints/best.safetensors"
+    text = "Der Qqq schläft.\n\n" + "".join(f"Der {word}{word} schläft.\n" for word in "ξξπψωβ")
+    done = run_script("translate", checkpoint, cwd=tmp_path, stdin=text.encode())
+    assert done.returncode == 0
+    assert len(done.stdout.decode().removesuffix("\n").split("\n")) == 8
+    (line,) = done.stderr.decode().splitlines()
+    assert line == (
+        "7 source tokens unknown to the model, read as <unk>: 'ξξ', 'Qqq', 'ππ', 'ψψ', 'ωω', ..."
+    )
+    done = run_script("plot_alignment", checkpoint, 'source="Der Qqq schläft."', cwd=tmp_path)
+    line = done.stderr.decode().splitlines()[0]
+    assert line == "1 source token unknown to the model, read as <unk>: 'Qqq'"
 
 
 def test_several_translations_come_best_first(trained, tmp_path):
