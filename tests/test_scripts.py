@@ -122,6 +122,18 @@ def test_evaluation_equals_the_sacrebleu_command_and_the_summary(trained, tmp_pa
     assert list(tmp_path.iterdir()) == []  # written beside the checkpoint, not here
 
 
+def test_scores_are_never_beside_files_that_they_were_not_made_from(trained, tmp_path):
+    run, _, _ = trained
+    (tmp_path / "out" / "hypotheses.txt").mkdir(parents=True)  # so that it cannot be written
+    (tmp_path / "out" / "scores.json").write_text("{}")
+    checkpoint = f"checkpoint={run}/checkpoints/best.safetensors"
+    done = run_script("evaluate", checkpoint, "output=out", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "out/hypotheses.txt: Is a directory." in done.stderr.decode()
+    assert (tmp_path / "out" / "references.txt").exists()
+    assert not (tmp_path / "out" / "scores.json").exists()
+
+
 @pytest.mark.parametrize("beam", [1, 5])
 def test_batch_size_changes_no_translation(trained, tmp_path, beam):
     run, _, _ = trained

@@ -22,6 +22,7 @@ from seq2seq.evaluation.alignment import (
 )
 from seq2seq.evaluation.heatmap import alignment_figure, figure_image, save_figure
 from seq2seq.evaluation.metrics import bleu, chrf, one_line, perplexity
+from seq2seq.files import replacing
 from seq2seq.training.journal import Journal
 
 
@@ -158,6 +159,9 @@ def write_translations(folder: Path, test_set: TestSet, result: Result) -> None:
     model's own tokens), ``alignments.jsonl`` the tokens and all weights.
     """
     folder.mkdir(parents=True, exist_ok=True)
+    scores = folder / "scores.json"
+    # Gone first and written last: they are never beside files that they were not made from.
+    scores.unlink(missing_ok=True)
     write_lines(folder / "sources.txt", [pair.source for pair in test_set.pairs])
     write_lines(folder / "references.txt", [pair.target for pair in test_set.pairs])
     write_lines(folder / "hypotheses.txt", [one_line(t.text) for t in result.translations])
@@ -169,7 +173,8 @@ def write_translations(folder: Path, test_set: TestSet, result: Result) -> None:
         ],
     )
     write_lines(folder / "alignments.jsonl", [as_json(t) for t in result.translations])
-    (folder / "scores.json").write_text(json.dumps(result.scores, indent=2), encoding="utf-8")
+    with replacing(scores) as partial:
+        partial.write_text(json.dumps(result.scores, indent=2), encoding="utf-8")
 
 
 def write_lines(path: Path, lines: Sequence[str]) -> None:
