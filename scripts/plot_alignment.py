@@ -11,20 +11,27 @@ from pathlib import Path
 
 from seq2seq.command_line import command
 from seq2seq.config import PlotAlignmentConfig
-from seq2seq.decoding.opening import open_translator, report_unknown, unknown_tokens
+from seq2seq.decoding.opening import open_translator
+from seq2seq.decoding.unknown import UnknownTokens
 from seq2seq.training.validation import draw
 
 
 @command("plot_alignment", PlotAlignmentConfig)
 def main(config: PlotAlignmentConfig) -> None:
-    translator, _ = open_translator(config)
+    translator = open_translator(config)[0]
     if config.target is None:
         translation = translator.translate([config.source])[0]
         title = f"translated: {translation.text}"
     else:
         translation = translator.force([(config.source, config.target)])[0]
         title = f"given: {config.target}"
-    report_unknown(unknown_tokens(translator, [translation]))
+    for side, vocabulary, tokens in (
+        ("source", translator.source.vocabulary, translation.source_tokens),
+        ("target", translator.target.vocabulary, translation.tokens),
+    ):
+        unknown = UnknownTokens(side, vocabulary)
+        unknown.count(tokens[:-1])
+        unknown.report()
     output = Path(config.output)
     draw(translation, title, output.with_suffix(""))
     logging.info(

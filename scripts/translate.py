@@ -4,19 +4,20 @@
 
 Line n of the output translates line n of the input; a blank line stays blank.
 With num_best=3, each line gives up to three lines: number, translation and score, separated
-by tabs. Words that the model does not know are named on stderr at the end.
+by tabs. How many source tokens the model does not know is said on stderr at the end, and the
+commonest five of them.
 """
 
 import sys
-from collections import Counter
 from collections.abc import Iterable, Iterator
 from itertools import islice
 
 from seq2seq.command_line import command
 from seq2seq.config import TranslateConfig
 from seq2seq.data.corpus import read_stream
-from seq2seq.decoding.opening import open_translator, report_unknown, unknown_tokens
+from seq2seq.decoding.opening import open_translator
 from seq2seq.decoding.translator import Translator
+from seq2seq.decoding.unknown import UnknownTokens
 from seq2seq.ending import write
 from seq2seq.evaluation.metrics import one_line
 
@@ -27,18 +28,23 @@ CHUNK = 4096  # lines translated at a time, so that long inputs need no more mem
 def main(config: TranslateConfig) -> None:
     if sys.stdin is None or sys.stdout is None:
         raise ValueError("stdin or stdout is closed: give both, as in < sentences > translations")
-    translator, _ = open_translator(config)
-    for text in translated(translator, sys.stdin.buffer, config.num_best):
+    translator = open_translator(config)[0]
+    unknown = UnknownTokens("source", translator.source.vocabulary)
+    for text in translated(translator, sys.stdin.buffer, config.num_best, unknown):
         write(text)
+    unknown.report()
 
 
-def translated(translator: Translator, stream: Iterable[bytes], num_best: int) -> Iterator[str]:
-    """Lines of output for lines of input, a chunk as one text."""
+def translated(
+    translator: Translator, stream: Iterable[bytes], num_best: int, unknown: UnknownTokens
+) -> Iterator[str]:
+    """Lines of output for lines of input, a chunk as one text; their unknown tokens are counted."""
     done = 0
-    unknown: Counter[str] = Counter()
     sentences = read_stream(stream, "stdin")
     while lines := list(islice(sentences, CHUNK)):
         found = translator.translate_num_best(lines, num_best)
+        for best, *_ in found:
+            unknown.count(best.source_tokens[:-1])
         if num_best == 1:
             yield "\n".join(one_line(best.text) for (best,) in found)
         else:
@@ -49,8 +55,6 @@ def translated(translator: Translator, stream: Iterable[bytes], num_best: int) -
                 for best in bests
             )
         done += len(lines)
-        unknown += unknown_tokens(translator, (bests[0] for bests in found))
-    report_unknown(unknown)
 
 
 if __name__ == "__main__":

@@ -76,8 +76,10 @@ def one_thread_each(work: Callable[[Item], Result], items: Sequence[Item]) -> li
 
 
 def hand_back_memory() -> None:
-    """Give the system what was freed: the C library of Linux keeps it for more of the same, beside
-    which what comes next and in other threads has to find room of its own."""
+    """Return memory that was freed to the system, on Linux.
+
+    Its C library keeps it, for each thread apart: what one has freed, the others cannot use.
+    """
     if sys.platform == "linux":
         library = ctypes.CDLL(None)
         if hasattr(library, "malloc_trim"):

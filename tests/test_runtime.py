@@ -1,8 +1,12 @@
 """Random numbers go on where they stopped, and a device that is not there is named."""
 
+import ctypes
 import json
+import os
+import platform
 import random
 import threading
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -166,3 +170,25 @@ def test_an_error_in_a_thread_ends_the_others_and_leaves_the_threads_as_they_wer
         runtime.one_thread_each(work, range(1000))
     assert len(begun) < 1000
     assert torch.get_num_threads() == 3
+
+
+def resident():
+    """Bytes of this process in memory."""
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="other C libraries keep nothing")
+def test_what_was_freed_is_handed_back():
+    # Small enough for the heap, whose end the last of them keeps where it is.
+    *many, last = [torch.ones(2**14) for _ in range(2**11)]  # 128 MiB
+    del many
+    before = resident()
+    runtime.hand_back_memory()
+    assert resident() < before - 100 * 2**20
+    assert last.sum() == 2**14
+
+
+def test_a_library_that_keeps_no_memory_is_left_alone(monkeypatch):
+    monkeypatch.setattr(ctypes, "CDLL", lambda name: object())
+    runtime.hand_back_memory()

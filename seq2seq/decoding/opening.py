@@ -1,19 +1,11 @@
-"""What scripts that translate share: a translator that is ready, and a word on what it did not
-know."""
+"""From the settings of a script that translates to a translator that is ready."""
 
-import logging
-from collections import Counter
-from collections.abc import Iterable
 from pathlib import Path
 
 from seq2seq import runtime
 from seq2seq.checkpoint import Checkpoint
 from seq2seq.config import TranslatorConfig
-from seq2seq.decoding.translator import Translation, Translator, load_translator
-
-SHOWN = 5  # unknown tokens named
-
-log = logging.getLogger(__name__)
+from seq2seq.decoding.translator import Translator, load_translator
 
 
 def open_translator(config: TranslatorConfig) -> tuple[Translator, Checkpoint]:
@@ -25,19 +17,3 @@ def open_translator(config: TranslatorConfig) -> tuple[Translator, Checkpoint]:
     runtime.set_threads(config.threads)
     device = runtime.select_device(config.device)
     return load_translator(Path(config.checkpoint), config.decoding, device)
-
-
-def unknown_tokens(translator: Translator, translations: Iterable[Translation]) -> Counter[str]:
-    """Source tokens that the model has no word for, which it read as ``<unk>``."""
-    vocabulary = translator.source.vocabulary
-    tokens = (token for translation in translations for token in translation.source_tokens[:-1])
-    return Counter(token for token in tokens if token not in vocabulary)
-
-
-def report_unknown(unknown: Counter[str]) -> None:
-    """Log how many there were, and the commonest of them."""
-    if unknown:
-        shown = [repr(token) for token, _ in unknown.most_common(SHOWN)]
-        more = ", ..." if len(unknown) > SHOWN else ""
-        count = runtime.counted(unknown.total(), "source token")
-        log.warning("%s unknown to the model, read as <unk>: %s%s", count, ", ".join(shown), more)

@@ -25,7 +25,7 @@ from seq2seq.model.fast.search import FastSteps
 from seq2seq.runtime import one_thread_each
 
 Steps = PlainSteps | FastSteps
-POSITIONS = 256  # of which logits are made together, where all words are known
+POSITIONS = 256  # whose logits are in memory together where all target words are given
 
 
 class Translation(NamedTuple):
@@ -181,7 +181,7 @@ class Translator:
     def _step(self, tokens: Tensor, state: SearchState) -> tuple[Tensor, SearchState, Tensor]:
         logits, state, weights = state.step(tokens)
         log_probs = logits.float().log_softmax(dim=-1)
-        for never_written in (PAD, BOS):
+        for never_written in (PAD, BOS):  # a list of both would be made a tensor at each step
             log_probs[:, never_written] = float("-inf")
         return log_probs, state, weights
 
@@ -198,7 +198,7 @@ class Translator:
         return list(zip(log_probs.sum(dim=1).tolist(), weights.float().cpu().numpy(), strict=True))
 
     def _log_probs(self, features: Tensor, ids: Tensor) -> Tensor:
-        """Of each token (N,), by what the output layer reads, (N, O)."""
+        """Log-probabilities (N,) of ids (N,), by what the output layer reads, (N, O)."""
         found = []
         # All logits at once would be the largest thing in memory.
         for rows, chosen in zip(features.split(POSITIONS), ids.split(POSITIONS), strict=True):

@@ -100,11 +100,7 @@ def train_compared(config: CompareConfig, folder: Path, label: str) -> None:
 
 def _train(settings: TrainConfig, folder: Path, texts: Texts) -> None:
     with claim(folder):
-        begun = checkpoint_path(folder, "last").exists()
-        resumed = newest_checkpoint(folder) if begun else None
-        if resumed is not None:
-            _check_same(resumed.header["config"], settings, folder)
-        run = Run(settings, folder, resumed, texts)
+        run = _begin(settings, folder, texts)
         try:
             run.trainer.fit()
         except Interrupted as stop:
@@ -113,6 +109,15 @@ def _train(settings: TrainConfig, folder: Path, texts: Texts) -> None:
             )
             sys.exit(stop.exit_status)
         run.finish()
+
+
+def _begin(settings: TrainConfig, folder: Path, texts: Texts) -> Run:
+    """A run from its newest checkpoint on, if it has any."""
+    if not checkpoint_path(folder, "last").exists():
+        return Run(settings, folder, texts=texts)
+    resumed = newest_checkpoint(folder)
+    _check_same(resumed.header["config"], settings, folder)
+    return Run(settings, folder, resumed, texts)
 
 
 def _texts(folder: Path) -> dict[str, list[str]]:
@@ -130,7 +135,7 @@ def _alignments(
     missing = [line for line in config.lines if str(line) not in kept["forced"]]
     if missing:
         best = checkpoint_path(folder, "best")
-        translator, _ = load_translator(best, config.decoding, select_device(config.device))
+        translator = load_translator(best, config.decoding, select_device(config.device))[0]
         pairs = [test.pairs[line - 1] for line in missing]
         made = {
             "translated": translator.translate([pair.source for pair in pairs]),

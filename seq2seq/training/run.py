@@ -103,7 +103,7 @@ class Run:
         """Score the best checkpoint on the validation and test parts; write ``summary.json``."""
         best = checkpoint_path(self.folder, "best")
         self.trainer.release()
-        translator, _ = load_translator(best, self.config.decoding, self.device)
+        translator = load_translator(best, self.config.decoding, self.device)[0]
         log.info(
             "scoring the best checkpoint (step %s), beam %d",
             f"{self.trainer.progress.best_step:,}",

@@ -7,7 +7,7 @@ from typing import Any
 
 
 class Interrupted(Exception):  # noqa: N818  (no error: it was asked for)
-    """The run was asked to stop (Ctrl-C, SIGTERM); its state is saved."""
+    """A run was asked to stop (Ctrl-C, SIGTERM); the trainer saves it before it lets this out."""
 
     def __init__(self, number: int):
         super().__init__(signal.Signals(number).name)
@@ -15,7 +15,7 @@ class Interrupted(Exception):  # noqa: N818  (no error: it was asked for)
 
 
 class StopSignals:
-    """Notes that a signal came."""
+    """Takes Ctrl-C and SIGTERM: as a note, or where a run can do without what it is at, at once."""
 
     def __init__(self) -> None:
         self.number: int | None = None  # of the signal that came
@@ -23,10 +23,12 @@ class StopSignals:
 
     @contextmanager
     def noted(self) -> Iterator[None]:
-        """Note signals within, instead of what they would do."""
-        numbers = signal.SIGINT, signal.SIGTERM
-        handlers = {number: signal.signal(number, self._note) for number in numbers}
+        """Note signals within, but those that are ignored, as nohup has it."""
+        handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
         try:
+            for number, handler in handlers.items():
+                if handler is not signal.SIG_IGN:
+                    signal.signal(number, self._note)
             yield
         finally:
             for number, handler in handlers.items():
@@ -34,13 +36,15 @@ class StopSignals:
 
     @contextmanager
     def raised(self) -> Iterator[None]:
-        """Leave off at once when a signal comes within, which is also noted.
+        """Leave off at once when a signal comes within, or came before.
 
         Raises:
-            Interrupted: one came.
+            Interrupted: one did; it is noted too.
         """
         self._raises = True
         try:
+            if self.number is not None:
+                raise Interrupted(self.number)
             yield
         finally:
             self._raises = False

@@ -22,7 +22,6 @@ from seq2seq.evaluation.alignment import (
 )
 from seq2seq.evaluation.heatmap import alignment_figure, figure_image, save_figure
 from seq2seq.evaluation.metrics import bleu, chrf, one_line, perplexity
-from seq2seq.files import replacing
 from seq2seq.training.journal import Journal
 
 
@@ -173,8 +172,7 @@ def write_translations(folder: Path, test_set: TestSet, result: Result) -> None:
         ],
     )
     write_lines(folder / "alignments.jsonl", [as_json(t) for t in result.translations])
-    with replacing(scores) as partial:
-        partial.write_text(json.dumps(result.scores, indent=2), encoding="utf-8")
+    scores.write_text(json.dumps(result.scores, indent=2), encoding="utf-8")
 
 
 def write_lines(path: Path, lines: Sequence[str]) -> None:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from seq2seq.decoding.beam import beam_search
-from seq2seq.decoding.greedy import greedy_search
+from seq2seq.decoding.greedy import _arg_max, greedy_search
 from seq2seq.decoding.hypothesis import Limits, length_penalty
 
 BOS, EOS, WORDS = 0, 1, (2, 3, 4)
@@ -184,6 +184,14 @@ def test_a_model_without_numbers_ends_its_sentences(model):
     for found in (greedy_search(*given), [best for (best,) in beam_search(*given, beam_size=2)]):
         assert [h.tokens for h in found] == [[EOS]] * 3
         assert all(math.isnan(h.score) and h.weights.shape[0] == 1 for h in found)
+
+
+def test_the_first_of_the_greatest_is_taken_or_what_is_no_number():
+    inf, nan = float("inf"), float("nan")
+    rows = [[1.0, 3.0, 3.0], [-inf, -inf, -inf], [-inf, -1.0, -inf], [5.0, 1.0, nan]]
+    assert _arg_max(torch.tensor(rows)).tolist() == [1, 0, 1, 2]
+    rows = torch.randn(9, 50)
+    assert torch.equal(_arg_max(rows), rows.argmax(dim=1))
 
 
 def test_greedy_search_takes_the_most_probable_token_until_it_may_not(model):

@@ -10,8 +10,9 @@ from seq2seq.config import AttentionConfig, DecodingConfig, ModelConfig, OutputC
 from seq2seq.data.side import Side
 from seq2seq.data.tokenizer import WhitespaceTokenizer
 from seq2seq.data.vocabulary import BOS, EOS, PAD, SPECIALS, UNK, Vocabulary
+from seq2seq.decoding import translator as translator_module
 from seq2seq.decoding.hypothesis import length_penalty
-from seq2seq.decoding.translator import Translator
+from seq2seq.decoding.translator import POSITIONS, Translator
 from seq2seq.model.encoder_decoder import build_model
 
 SOURCE_WORDS = [f"quelle{i}" for i in range(9)]
@@ -193,7 +194,9 @@ def test_a_search_hands_every_hypothesis_its_own_past(config, attention):
         assert_same(found, translator.force([(source, t.text) for t in found]))
 
 
-def test_the_score_of_a_given_translation_does_not_depend_on_its_batch():
+@pytest.mark.parametrize("positions", [3, POSITIONS])
+def test_the_score_of_a_given_translation_does_not_depend_on_its_batch(monkeypatch, positions):
+    monkeypatch.setattr(translator_module, "POSITIONS", positions)
     texts = [t.text for t in build_translator().translate(SENTENCES)]
     pairs = list(zip(SENTENCES, reversed(texts), strict=True))
     expected = build_translator().force(pairs)
