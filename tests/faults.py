@@ -41,7 +41,6 @@ HARMLESS = {
     "all positions have as many places": ("history[-1]",),
     "the only live place may be any": ("totals[:, -1] = 0.0",),
     "to select all rows changes nothing": ("len(going_on) <= len(live)",),
-    "the last of two dimensions": ("argmax(dim=-1)", "argmax(axis=-1)", "gather(-1,"),
     "sacreBLEU reads four": ("counted[:]", "counted[:5]"),
     "sacreBLEU counts with numbers of numpy as well": (
         "*counted, sys_len, ref_len = np.asarray(statistics, dtype=np.int64)",

@@ -192,6 +192,7 @@ def test_the_first_of_the_greatest_is_taken_or_what_is_no_number():
     assert _arg_max(torch.tensor(rows)).tolist() == [1, 0, 1, 2]
     rows = torch.randn(9, 50)
     assert torch.equal(_arg_max(rows), rows.argmax(dim=1))
+    assert _arg_max(rows.to("meta")).shape == (9,)  # where NumPy cannot read
 
 
 def test_greedy_search_takes_the_most_probable_token_until_it_may_not(model):
