@@ -11,6 +11,7 @@ beside the checkpoint; sacrebleu references.txt -i hypotheses.txt gives the same
 import json
 import logging
 from pathlib import Path
+from tempfile import TemporaryFile
 
 from seq2seq.command_line import command
 from seq2seq.config import DataConfig, EvaluateConfig
@@ -33,10 +34,13 @@ def main(config: EvaluateConfig) -> None:
         files, name = locate(data, config.split), config.split
     test_set = read_test_set(files)
     folder = Path(config.output) if config.output else beside(Path(config.checkpoint), name)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)  # now, not after all sentences are translated
+    try:  # now, not after all sentences are translated
+        folder.mkdir(parents=True, exist_ok=True)
+        TemporaryFile(dir=folder).close()
     except OSError as error:
-        raise OSError(f"output={folder} cannot be made a folder ({error.strerror}).") from error
+        raise OSError(
+            f"output={folder} cannot be a folder to write into ({error.strerror}); give another."
+        ) from error
     scores = evaluate_and_write(translator, test_set, folder, config.metric_tokenizer)
     logging.info(score_line(scores))
     logging.info("translations, references and alignments are in %s", folder)

@@ -35,17 +35,17 @@ def train(config: TrainConfig, folder: Path) -> float | None:
     before = run.trainer.progress.step
     try:
         progress = run.trainer.fit()
+        if progress.step == before:
+            log.info(
+                "already at step %d, only scores are left to make; raise trainer.max_steps, "
+                "max_epochs or max_minutes to train on",
+                before,
+            )
+        run.finish()
     except Interrupted as stop:
         script = f"{interpreter()} scripts/train.py"
         log.warning("stopped by %s; continue with: %s resume=%s", stop, script, folder)
         sys.exit(stop.exit_status)
-    if progress.step == before:
-        log.info(
-            "already at step %d, nothing to do; raise trainer.max_steps, max_epochs or "
-            "max_minutes to go on",
-            before,
-        )
-    run.finish()
     return progress.best_score
 
 

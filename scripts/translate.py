@@ -2,7 +2,8 @@
 
     python scripts/translate.py checkpoint=runs/.../best.safetensors < test.de > test.en
 
-Line n of the output translates line n of the input; a blank line stays blank.
+Line n of the output translates line n of the input; a blank line stays blank. Lines are read and
+written 4,096 at a time: a line that is no UTF-8 text ends the program with those of its chunk.
 With num_best=3, each line gives up to three lines: number, translation and score, separated
 by tabs. How many source tokens the model does not know is said on stderr at the end, and the
 commonest five of them.

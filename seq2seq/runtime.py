@@ -73,6 +73,7 @@ def one_thread_each(work: Callable[[Item], Result], items: Sequence[Item]) -> li
             return list(pool.map(work, items))
     finally:
         torch.set_num_threads(threads)  # of threads to come; what one sets is their default
+        hand_back_memory()  # of threads that are gone
 
 
 def hand_back_memory() -> None:

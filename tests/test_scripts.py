@@ -134,6 +134,14 @@ def test_scores_are_never_beside_files_that_they_were_not_made_from(trained, tmp
     assert not (tmp_path / "out" / "scores.json").exists()
 
 
+def test_a_folder_that_cannot_be_written_into_is_refused_before_the_work(trained, tmp_path):
+    run, _, _ = trained
+    checkpoint = f"checkpoint={run}/checkpoints/best.safetensors"
+    done = run_script("evaluate", checkpoint, "output=/proc/self", cwd=tmp_path)
+    assert done.returncode == 2
+    assert done.stderr.decode().startswith("error: output=/proc/self cannot be a folder to write")
+
+
 @pytest.mark.parametrize("beam", [1, 5])
 def test_batch_size_changes_no_translation(trained, tmp_path, beam):
     run, _, _ = trained

@@ -74,9 +74,8 @@ def alignment_figure(
     The colour scale is fixed to 0..1, so pictures of different steps and sentences compare. Cells
     and letters shrink with the number of tokens, which bounds the size; up to 100 stay readable.
 
-    Matplotlib joins and orders the letters of Arabic and Hebrew labels itself from 3.11 on. Below
-    it they are drawn unjoined from left to right: reordering them takes packages that this project
-    does not need otherwise. Rows and columns are in the order of the tokens, whatever the script.
+    Matplotlib joins and orders the letters of Arabic and Hebrew itself from 3.11 on; below it they
+    are drawn unjoined from left to right. Rows and columns are in the order of the tokens.
 
     Args:
         weights: (T, S) in [0, 1]. Without padding; with the end token if that is shown.
@@ -177,14 +176,19 @@ def report_missing(text: str, drawable: frozenset[str]) -> None:
         )
 
 
+def coded(text: str, drawable: frozenset[str]) -> str:
+    """With code points for the characters that cannot be drawn."""
+    shown = (char if char in drawable else f" U+{ord(char):04X} " for char in text)
+    return " ".join("".join(shown).split())
+
+
 def readable(token: str, index: int, drawable: frozenset[str]) -> str:
     """A token as it can be read on an axis: blanks visible, a long one without its middle."""
     shown = "".join("␣" if char.isspace() else char for char in token)
     if shown and unicodedata.category(shown[0]) == "Mn":
         shown = "◌" + shown  # an accent of its own needs a letter to stand on
     if not drawable.issuperset(shown):
-        codes = [char if char in drawable else f" U+{ord(char):04X} " for char in shown]
-        shown = " ".join("".join(codes).split())
+        shown = coded(shown, drawable)
         return shown if len(shown) <= MAX_LABEL // 2 else f"[{index}]"
     if len(shown) > MAX_LABEL:
         half = (MAX_LABEL - 1) // 2
@@ -243,7 +247,7 @@ def wrap(title: str, drawable: frozenset[str], width: float, ruler: Ruler) -> li
     """A title in lines of at most ``width`` pixels, set in the large font."""
     lines: list[str] = []
     for paragraph in title.strip().split("\n"):
-        line = "".join(char if char in drawable else "□" for char in " ".join(paragraph.split()))
+        line = coded(" ".join(paragraph.split()), drawable)
         # Letters differ in width; this leaves room for a line of wide ones.
         letter = max(1, ruler.width(line, LARGE_FONT)) / max(1, len(line))
         lines += textwrap.wrap(line, max(10, int(0.93 * width / letter)))

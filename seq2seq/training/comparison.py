@@ -103,12 +103,12 @@ def _train(settings: TrainConfig, folder: Path, texts: Texts) -> None:
         run = _begin(settings, folder, texts)
         try:
             run.trainer.fit()
+            run.finish()
         except Interrupted as stop:
             log.warning(
                 "stopped by %s; go on with the same command and folder=%s", stop, folder.parent
             )
             sys.exit(stop.exit_status)
-        run.finish()
 
 
 def _begin(settings: TrainConfig, folder: Path, texts: Texts) -> Run:

@@ -100,7 +100,15 @@ class Run:
         record_start(folder, self.start)
 
     def finish(self) -> dict[str, Any]:
-        """Score the best checkpoint on the validation and test parts; write ``summary.json``."""
+        """Score the best checkpoint on the validation and test parts; write ``summary.json``.
+
+        Raises:
+            Interrupted: asked to stop; a resumed run has only this left to do.
+        """
+        with self.trainer.stop.noted(), self.trainer.stop.raised():
+            return self._score()
+
+    def _score(self) -> dict[str, Any]:
         best = checkpoint_path(self.folder, "best")
         self.trainer.release()
         translator = load_translator(best, self.config.decoding, self.device)[0]

@@ -43,14 +43,22 @@ class StopSignals:
         """
         self._raises = True
         try:
-            if self.number is not None:
-                raise Interrupted(self.number)
+            self.check()
             yield
         finally:
             self._raises = False
+
+    def check(self) -> None:
+        """Nothing, where no signal came.
+
+        Raises:
+            Interrupted: one did.
+        """
+        if self.number is not None:
+            raise Interrupted(self.number)
 
     def _note(self, number: int, frame: Any) -> None:
         self.number = number
         if self._raises:
             self._raises = False
-            raise Interrupted(number)
+            self.check()

@@ -96,6 +96,7 @@ class Trainer:
             finally:
                 self.bar.close()
                 self.journal.close()
+        self.stop.check()  # since the last time: all is saved
         return self.progress
 
     def _train(self) -> None:
@@ -145,11 +146,9 @@ class Trainer:
         self.model.train()
         progress, optim, scaler = self.progress, self.config.optim, self.precision.scaler
         self.optimizer.zero_grad(set_to_none=True)
-        settings = self.config.trainer
+        smoothing = self.config.trainer.label_smoothing
         try:
-            nll, num_tokens = accumulate(
-                self.model, batches, settings.label_smoothing, self.precision
-            )
+            nll, num_tokens = accumulate(self.model, batches, smoothing, self.precision)
         except (MemoryError, RuntimeError) as error:
             if is_out_of_memory(error):
                 self._give_up(batches, error)
@@ -157,7 +156,7 @@ class Trainer:
         scaler.unscale_(self.optimizer)
         limit = math.inf if optim.max_gradient_norm is None else optim.max_gradient_norm
         norm = float(torch.nn.utils.clip_grad_norm_(self.model.parameters(), limit))
-        done = share_done(settings, progress, len(self.corpus.source_ids))
+        done = share_done(self.config.trainer, progress, len(self.corpus.source_ids))
         rate = optim.learning_rate * rate_factor(optim.schedule, progress.step, done)
         set_learning_rate(self.optimizer, rate)
         if math.isfinite(norm) and math.isfinite(nll):
@@ -292,7 +291,7 @@ class Trainer:
     def _stop_if_asked(self) -> None:
         if self.stop.number is not None:
             self._save()
-            raise Interrupted(self.stop.number)
+            self.stop.check()
 
     def _say(self, line: str) -> None:
         # Through tqdm, so that the line does not cut the bar in two.

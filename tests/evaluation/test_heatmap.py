@@ -145,6 +145,7 @@ class TestText:
         assert shown[:3] == ["U+6211", "U+7231", "U+4F60"]
         assert shown[3:] == ["[3]", "[4]"]
         assert labels(figure.axes[0].yaxis) == target
+        assert figure.texts[0].get_text() == "U+6211 U+7231 U+4F60"
 
     def test_what_a_font_can_draw_is_not_replaced_and_not_warned_of(self, caplog):
         tokens = ["über", "λόγος", "слово", "שלום", "سلام", "▁the", "don't", "—", "a\u200cb", "x̂"]

@@ -2,9 +2,11 @@
 
 import os
 import signal
+from types import SimpleNamespace
 
 import pytest
 
+from seq2seq.training.run import Run
 from seq2seq.training.stopping import Interrupted, StopSignals
 
 NUMBERS = [signal.SIGINT, signal.SIGTERM]
@@ -65,3 +67,13 @@ def test_what_a_run_can_do_without_ends_at_once_or_does_not_begin(number):
         with pytest.raises(Interrupted):
             work()
     assert done == ["began"]
+
+
+def test_scoring_ends_at_once(number, monkeypatch):
+    run = Run.__new__(Run)
+    run.trainer = SimpleNamespace(stop=StopSignals())
+    monkeypatch.setattr(Run, "_score", lambda self: send(number))
+    before = signal.getsignal(number)
+    with pytest.raises(Interrupted):
+        run.finish()
+    assert signal.getsignal(number) is before

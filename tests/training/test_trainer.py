@@ -492,6 +492,19 @@ def test_a_signal_does_not_wait_for_a_validation_which_is_made_up_for(
     assert whole.progress.best_step == resumed.progress.best_step
 
 
+def test_a_signal_that_comes_when_all_is_saved_is_not_lost(config, tmp_path):
+    trainer = trainer_of(config, tmp_path)
+
+    def close(original=trainer.journal.close):
+        original()
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    trainer.journal.close = close
+    with pytest.raises(Interrupted):
+        trainer.fit()
+    assert last(tmp_path).header["progress"]["step"] == 6
+
+
 # --- what goes wrong ------------------------------------------------------------------------
 
 
