@@ -1,6 +1,7 @@
 """What several test modules share: one small trained run, and its folder of text."""
 
 import os
+import signal
 import subprocess
 import sys
 from contextlib import contextmanager
@@ -25,6 +26,8 @@ ROOT = Path(__file__).resolve().parent.parent
 settings.register_profile("project", deadline=None, max_examples=50)
 settings.load_profile("project")
 torch.set_num_threads(1)  # small tensors: more threads only wait for each other
+# Where tests are started in the background, Ctrl-C is ignored, which the programs would respect.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(items):

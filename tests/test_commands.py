@@ -335,10 +335,12 @@ def test_the_locale_changes_no_translation(places, tmp_path):
     found = []
     for env in ({}, C_LOCALE):
         running = process("translate", f"checkpoint={places['best']}", cwd=tmp_path, env=env)
-        found.append((*running.communicate("Größe\u2028x\n\nä\n".encode()), running.returncode))
+        output, errors = running.communicate("Größe\u2028x\n\nä\n".encode())
+        assert running.returncode == 0, errors
+        assert errors.startswith(b"3 source tokens unknown")  # of which the locale may escape some
+        found.append(output)
     assert found[0] == found[1]
-    assert found[0][0].count(b"\n") == 3
-    assert found[0][2] == 0
+    assert found[0].count(b"\n") == 3
 
 
 def test_an_argument_is_utf_8_in_any_locale(places, tmp_path):

@@ -103,7 +103,7 @@ def restore_run(
         try:
             runtime.restore_random_state(checkpoint.part("rng"), random)
         # What torch, NumPy and Python each say to a state that is none.
-        except (KeyError, TypeError, RuntimeError, OverflowError) as error:
+        except (LookupError, TypeError, RuntimeError, OverflowError) as error:
             raise ValueError("its random numbers have no such state.") from error
     return progress
 

@@ -18,6 +18,8 @@ from seq2seq.data.corpus import (
     read_parallel,
     read_stream,
 )
+from seq2seq.data.vocabulary import SPECIALS, Vocabulary
+from seq2seq.decoding.unknown import UnknownTokens
 
 BOM = b"\xef\xbb\xbf"
 BLANKS = "\t\v\f \x1c\x1d\x1e\x1f\x85\xa0\u1680\u2000\u2007\u200a\u2028\u2029\u202f\u205f\u3000"
@@ -244,12 +246,14 @@ class Echo:
         for sentence in sentences:
             self.count += 1
             text = f"{self.count}|{sentence}|\n\r\t"
-            found.append([types.SimpleNamespace(text=text, score=-1.0)] * num_best)
+            best = types.SimpleNamespace(text=text, score=-1.0, source_tokens=[sentence, "</s>"])
+            found.append([best] * num_best)
         return found
 
 
 def outputs(translate, content, num_best=1):
-    texts = translate.translated(Echo(), io.BytesIO(content), num_best)
+    unknown = UnknownTokens("source", Vocabulary(SPECIALS))
+    texts = translate.translated(Echo(), io.BytesIO(content), num_best, unknown)
     return "".join(text + "\n" for text in texts).removesuffix("\n").split("\n")
 
 
