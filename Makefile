@@ -12,10 +12,10 @@ test: $(VENV)/installed-dev  ## the whole suite, a process for each core
 	$(RUN) -m pytest -n auto --dist loadfile --no-loadscope-reorder $(ARGS)
 
 soak: $(VENV)/installed-dev  ## kill and resume runs 200 times, compare; ARGS="--kills 1000 --seed 7"
-	OMP_NUM_THREADS=1 $(RUN) tests/soak.py $(ARGS)
+	OMP_NUM_THREADS=1 $(RUN) tools/soak.py $(ARGS)
 
 mutants: $(VENV)/installed-dev  ## do the tests notice small faults? ARGS="--sample 1000 --only beam"
-	OMP_NUM_THREADS=1 $(RUN) tests/mutate.py $(ARGS)
+	OMP_NUM_THREADS=1 $(RUN) tools/mutate.py $(ARGS)
 
 lint: $(VENV)/installed-dev  ## style and types
 	$(RUN) -m ruff check .

@@ -19,11 +19,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from torch import Tensor
 
-from seq2seq.attention.masking import NORMALISERS, masked_softmax
-from seq2seq.attention.pooling import Attention
-from seq2seq.attention.scoring import DotScore, GaussianScore, ScaledDotScore
-from seq2seq.attention.sequences import BidirectionalAttention, SelfAttention
-from seq2seq.attention.weighing import (
+from seq2seq.attention.distribution import (
     Hard,
     LocalMonotonic,
     LocalPredictive,
@@ -32,7 +28,11 @@ from seq2seq.attention.weighing import (
     Soft,
     Weighing,
 )
-from seq2seq.evaluation.heatmap import (
+from seq2seq.attention.masking import NORMALISERS, masked_softmax
+from seq2seq.attention.pooling import Attention
+from seq2seq.attention.scoring import DotScore, GaussianScore, ScaledDotScore
+from seq2seq.attention.sequences import BidirectionalAttention, SelfAttention
+from seq2seq.figures.heatmap import (
     COLORS,
     DPI,
     FONTS,

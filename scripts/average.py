@@ -10,9 +10,9 @@ from, and says in its header what it was made of.
 import logging
 from pathlib import Path
 
-from seq2seq.command_line import command
-from seq2seq.config import AverageConfig
-from seq2seq.training.averaging import average_checkpoints, newest_steps
+from seq2seq.cli.command import command
+from seq2seq.config.scripts import AverageConfig
+from seq2seq.runs.averaging import average_checkpoints, newest_steps
 
 
 @command("average", AverageConfig)

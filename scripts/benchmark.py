@@ -14,11 +14,11 @@ import json
 import logging
 import sys
 
-from seq2seq.command_line import command, output_dir  # isort: skip  (see ``command_line``)
+from seq2seq.cli.command import command, output_dir  # isort: skip  (see ``command_line``)
 from seq2seq.benchmark.report import report
 from seq2seq.benchmark.suite import run_benchmark
-from seq2seq.config import BenchmarkConfig
-from seq2seq.ending import write
+from seq2seq.cli.exit import write
+from seq2seq.config.scripts import BenchmarkConfig
 
 
 @command("benchmark", BenchmarkConfig)

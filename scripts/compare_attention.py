@@ -13,9 +13,9 @@ goes to stdout at the end.
 
 import logging
 
-from seq2seq.command_line import choice, command, output_dir
-from seq2seq.config import CompareConfig
-from seq2seq.training.comparison import train_compared, write_comparison
+from seq2seq.cli.command import choice, command, output_dir
+from seq2seq.config.scripts import CompareConfig
+from seq2seq.runs.comparison import train_compared, write_comparison
 
 
 @command("compare_attention", CompareConfig, sweeps=True)

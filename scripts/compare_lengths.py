@@ -14,10 +14,10 @@ trained on all). The table of all goes to stdout at the end.
 
 import logging
 
-from seq2seq.command_line import choice, command, output_dir
-from seq2seq.config import CompareLengthsConfig
-from seq2seq.training.comparison import train_compared
-from seq2seq.training.lengths import model_label, write_lengths
+from seq2seq.cli.command import choice, command, output_dir
+from seq2seq.config.scripts import CompareLengthsConfig
+from seq2seq.runs.comparison import train_compared
+from seq2seq.runs.lengths import model_label, write_lengths
 
 
 @command("compare_lengths", CompareLengthsConfig, sweeps=True)

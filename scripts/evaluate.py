@@ -13,14 +13,15 @@ import logging
 from pathlib import Path
 from tempfile import TemporaryFile
 
-from seq2seq.command_line import command
-from seq2seq.config import DataConfig, EvaluateConfig
+from seq2seq.cli.command import command
+from seq2seq.cli.exit import write
+from seq2seq.config.data import DataConfig
+from seq2seq.config.scripts import EvaluateConfig
 from seq2seq.data.corpus import ParallelFiles
 from seq2seq.data.preparation import locate
-from seq2seq.decoding.opening import open_translator
-from seq2seq.ending import write
-from seq2seq.training.run import score_line
-from seq2seq.training.validation import beside, evaluate_and_write, read_test_set
+from seq2seq.runs.run import score_line
+from seq2seq.scoring.evaluate import beside, evaluate_and_write, read_test_set
+from seq2seq.search.opening import open_translator
 
 
 @command("evaluate", EvaluateConfig)

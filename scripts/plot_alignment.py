@@ -9,11 +9,11 @@ Without target, the model translates first. The weights are written beside the p
 import logging
 from pathlib import Path
 
-from seq2seq.command_line import command
-from seq2seq.config import PlotAlignmentConfig
-from seq2seq.decoding.opening import open_translator
-from seq2seq.decoding.unknown import UnknownTokens
-from seq2seq.training.validation import draw
+from seq2seq.cli.command import command
+from seq2seq.config.scripts import PlotAlignmentConfig
+from seq2seq.scoring.evaluate import draw
+from seq2seq.search.opening import open_translator
+from seq2seq.search.unknown import UnknownTokens
 
 
 @command("plot_alignment", PlotAlignmentConfig)

@@ -8,11 +8,11 @@ Says what was read, what was dropped and why, and names file and line of anythin
 Training prepares by itself; this only looks first.
 """
 
-from seq2seq.command_line import command
-from seq2seq.config import PrepareConfig
+from seq2seq.cli.command import command
+from seq2seq.cli.exit import write
+from seq2seq.config.scripts import PrepareConfig
 from seq2seq.data.preparation import locate, prepare, report_lines
-from seq2seq.ending import write
-from seq2seq.training.validation import read_test_set
+from seq2seq.scoring.evaluate import read_test_set
 
 
 @command("prepare", PrepareConfig)

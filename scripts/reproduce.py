@@ -16,11 +16,11 @@ import logging
 import sys
 from pathlib import Path
 
-from seq2seq.command_line import command, output_dir
-from seq2seq.config import ReproduceConfig
-from seq2seq.ending import write
-from seq2seq.training.reproduction import compare_runs, train_again
-from seq2seq.training.stopping import Interrupted
+from seq2seq.cli.command import command, output_dir
+from seq2seq.cli.exit import write
+from seq2seq.config.scripts import ReproduceConfig
+from seq2seq.runs.reproduction import compare_runs, train_again
+from seq2seq.signals import Interrupted
 
 NOT_EQUAL = 3
 

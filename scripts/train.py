@@ -13,12 +13,12 @@ import logging
 import sys
 from pathlib import Path
 
-from seq2seq.command_line import command, merge_overrides, output_dir, task_overrides
-from seq2seq.config import TrainConfig
-from seq2seq.runtime import interpreter
-from seq2seq.training.folder import claim, newest_checkpoint
-from seq2seq.training.run import Run, check_resumable
-from seq2seq.training.stopping import Interrupted
+from seq2seq.cli.command import command, merge_overrides, output_dir, task_overrides
+from seq2seq.config.training import TrainConfig
+from seq2seq.device import interpreter
+from seq2seq.runs.run import Run, check_resumable
+from seq2seq.signals import Interrupted
+from seq2seq.training.checkpoints import claim, newest_checkpoint
 
 log = logging.getLogger(__name__)
 

@@ -13,14 +13,14 @@ import sys
 from collections.abc import Iterable, Iterator
 from itertools import islice
 
-from seq2seq.command_line import command
-from seq2seq.config import TranslateConfig
+from seq2seq.cli.command import command
+from seq2seq.cli.exit import write
+from seq2seq.config.scripts import TranslateConfig
 from seq2seq.data.corpus import read_stream
-from seq2seq.decoding.opening import open_translator
-from seq2seq.decoding.translator import Translator
-from seq2seq.decoding.unknown import UnknownTokens
-from seq2seq.ending import write
 from seq2seq.evaluation.metrics import one_line
+from seq2seq.search.opening import open_translator
+from seq2seq.search.translator import Translator
+from seq2seq.search.unknown import UnknownTokens
 
 CHUNK = 4096  # lines translated at a time, so that long inputs need no more memory
 

@@ -20,8 +20,8 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
+from seq2seq.config.schema import from_json
 from seq2seq.files import replacing
-from seq2seq.schema import from_json
 
 FORMAT = 2  # 1 had no digests
 

@@ -48,3 +48,8 @@ def discard_beginnings(folder: Path) -> None:
             if [path.name for path in parent.iterdir()] == ["multirun.yaml"]:
                 (parent / "multirun.yaml").unlink()
             parent.rmdir()
+
+
+def checkpoint_path(run_dir: Path, name: str) -> Path:
+    """Where a run keeps its ``last`` state, from which it can go on, and its ``best``."""
+    return run_dir / "checkpoints" / f"{name}.safetensors"

@@ -11,12 +11,13 @@ import pytest
 import torch
 from hypothesis import settings
 
-from seq2seq import runtime
-from seq2seq.config import AttentionConfig, ModelConfig, OutputConfig, TrainConfig
-from seq2seq.data.side import Side
+from seq2seq.config.model import AttentionConfig, ModelConfig, OutputConfig
+from seq2seq.config.training import TrainConfig
+from seq2seq.data.codec import Codec
 from seq2seq.data.tokenizer import build_tokenizer
 from seq2seq.data.vocabulary import SPECIALS, Vocabulary
 from seq2seq.model.encoder_decoder import build_model
+from seq2seq.randomness import seed_everything
 from seq2seq.training.optim import build_optimizer
 from seq2seq.training.state import Progress, save_run
 
@@ -131,10 +132,10 @@ def trained(corpus, tmp_path_factory):
 
 def small_run(path, step=1, seed=1, **model_settings):
     """A checkpoint of a tiny model after one update; gives its model, optimiser and progress."""
-    runtime.seed_everything(seed)
+    seed_everything(seed)
     tokenizer = build_tokenizer("whitespace", "en")
     sides = {
-        name: Side(tokenizer, Vocabulary([*SPECIALS, *words]))
+        name: Codec(tokenizer, Vocabulary([*SPECIALS, *words]))
         for name, words in (("source", "abc"), ("target", "xy"))
     }
     sizes = {"embedding_size": 3, "encoder_size": 3, "decoder_size": 4} | model_settings

@@ -26,8 +26,8 @@ from seq2seq.checkpoint import (
     load_checkpoint,
     save_checkpoint,
 )
-from seq2seq.config import DecodingConfig
-from seq2seq.decoding.translator import load_translator
+from seq2seq.config.training import DecodingConfig
+from seq2seq.search.translator import load_translator
 from seq2seq.training.state import restore_run
 
 TENSORS = {

@@ -14,7 +14,7 @@ from hydra import compose, initialize_config_dir
 from matplotlib.image import imread
 
 from seq2seq.attention.scoring import SCORES
-from seq2seq.command_line import (
+from seq2seq.cli.command import (
     CONF,
     check_overrides,
     config_groups,
@@ -22,13 +22,9 @@ from seq2seq.command_line import (
     register,
     typed,
 )
-from seq2seq.config import (
-    CompareConfig,
-    CompareLengthsConfig,
-    PlotAlignmentConfig,
-    TrainConfig,
-)
-from seq2seq.evaluation.heatmap import figure_image
+from seq2seq.config.scripts import CompareConfig, CompareLengthsConfig, PlotAlignmentConfig
+from seq2seq.config.training import TrainConfig
+from seq2seq.figures.heatmap import figure_image
 
 DOCS = ROOT / "docs"
 PAGE = (DOCS / "attention.md").read_text(encoding="utf-8")

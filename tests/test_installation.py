@@ -25,7 +25,7 @@ runpy.run_path(sys.argv[0], run_name="__main__")
 
 def test_every_place_names_the_same_pythons():
     assert PROJECT["requires-python"] == ">=3.11,<3.14"
-    for name in ("README.md", "Makefile", "seq2seq/ending.py"):
+    for name in ("README.md", "Makefile", "seq2seq/cli/exit.py"):
         assert "Python 3.11 to 3.13 is needed" in (ROOT / name).read_text(encoding="utf-8"), name
 
 

@@ -29,7 +29,7 @@ runpy.run_path(sys.argv[0], run_name="__main__")
 HEATMAPS = """
 from pathlib import Path
 from matplotlib import _pylab_helpers  # the registry, which pyplot would fill
-from seq2seq.evaluation.heatmap import alignment_figure, figure_image, save_figure
+from seq2seq.figures.heatmap import alignment_figure, figure_image, save_figure
 for count in range(1, int(sys.argv[2]) + 1):
     figure = alignment_figure([[count % 2, 0.5]] * 2, ["a", "b"], ["c", "d"], f"step {count}")
     save_figure(figure, Path(sys.argv[1]) / "a.png")

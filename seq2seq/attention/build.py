@@ -1,8 +1,6 @@
 """From the settings ``model.attention.*`` to an attention."""
 
-from seq2seq.attention.pooling import Attention, MultiHeadAttention, NoAttention
-from seq2seq.attention.scoring import SCORES
-from seq2seq.attention.weighing import (
+from seq2seq.attention.distribution import (
     Hard,
     LocalMonotonic,
     LocalPredictive,
@@ -10,7 +8,9 @@ from seq2seq.attention.weighing import (
     Soft,
     Weighing,
 )
-from seq2seq.config import AttentionConfig
+from seq2seq.attention.pooling import Attention, MultiHeadAttention, NoAttention
+from seq2seq.attention.scoring import SCORES
+from seq2seq.config.model import AttentionConfig
 
 AnyAttention = Attention | MultiHeadAttention | NoAttention
 

@@ -11,8 +11,8 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
+from seq2seq.attention.distribution import Past, Soft, Weighing
 from seq2seq.attention.scoring import Score
-from seq2seq.attention.weighing import Past, Soft, Weighing
 
 
 class Attention(nn.Module):

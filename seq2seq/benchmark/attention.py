@@ -9,11 +9,12 @@ import torch
 from seq2seq.benchmark.memory import peak_memory
 from seq2seq.benchmark.timing import Clock, interleave, spread
 from seq2seq.benchmark.workload import BATCH_SIZE
-from seq2seq.config import AttentionConfig, BenchmarkConfig, ModelConfig, OutputConfig
+from seq2seq.config.model import AttentionConfig, ModelConfig, OutputConfig
+from seq2seq.config.scripts import BenchmarkConfig
 from seq2seq.data.vocabulary import BOS
+from seq2seq.model.cells import RecurrentState
 from seq2seq.model.decoder import DecoderState, Memory
 from seq2seq.model.encoder_decoder import build_model
-from seq2seq.model.recurrence import RecurrentState
 
 STATE_SIZE = 8
 

@@ -5,15 +5,17 @@ from typing import Any
 
 import torch
 
-from seq2seq import runtime
 from seq2seq.benchmark.timing import Clock, interleave, spread
 from seq2seq.benchmark.workload import BATCH_SIZE, VOCABULARY_SIZES, draw_pairs
-from seq2seq.config import BenchmarkConfig, DecodingConfig, ModelConfig
-from seq2seq.data.side import Side
+from seq2seq.config.model import ModelConfig
+from seq2seq.config.scripts import BenchmarkConfig
+from seq2seq.config.training import DecodingConfig
+from seq2seq.data.codec import Codec
 from seq2seq.data.tokenizer import build_tokenizer
 from seq2seq.data.vocabulary import EOS, SPECIALS, Vocabulary
-from seq2seq.decoding.translator import Translator
 from seq2seq.model.encoder_decoder import EncoderDecoder, build_model
+from seq2seq.randomness import seed_everything
+from seq2seq.search.translator import Translator
 
 SEARCHES = {"greedy": 1, "beam 5": 5}
 
@@ -24,17 +26,17 @@ def build_endless_model(config: ModelConfig, seed: int) -> EncoderDecoder:
     Whether an untrained model happens to end would decide what it costs. This one follows the whole
     beam to the limit of every sentence, where a trained one is done with some hypotheses before.
     """
-    runtime.seed_everything(seed)
+    seed_everything(seed)
     model = build_model(config, *VOCABULARY_SIZES)
     with torch.no_grad():
         model.output_layer.bias[EOS] = -1e4
     return model.eval()
 
 
-def numbered_side(size: int) -> Side:
+def numbered_side(size: int) -> Codec:
     """A side whose words are called by their ids."""
     words = [str(number) for number in range(len(SPECIALS), size)]
-    return Side(build_tokenizer("whitespace", "en"), Vocabulary([*SPECIALS, *words]))
+    return Codec(build_tokenizer("whitespace", "en"), Vocabulary([*SPECIALS, *words]))
 
 
 def measure_decoding(config: BenchmarkConfig, device: torch.device) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import Any
 from seq2seq.benchmark.corpus import LoadingRate, loading_rate, write_ids
 from seq2seq.benchmark.memory import peak_memory
 from seq2seq.benchmark.timing import interleave, spread
-from seq2seq.config import BenchmarkConfig
+from seq2seq.config.scripts import BenchmarkConfig
 from seq2seq.data.store import IdStore
 
 NUM_BATCHES = 1000  # in a turn

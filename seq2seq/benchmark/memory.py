@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from seq2seq import runtime
+from seq2seq.device import set_threads
 
 
 def peak_memory(work: Callable[..., Any], *arguments: Any, threads: int | None) -> dict[str, int]:
@@ -29,7 +29,7 @@ def peak_memory(work: Callable[..., Any], *arguments: Any, threads: int | None) 
 def _measured(
     work: Callable[..., Any], arguments: tuple[Any, ...], threads: int | None
 ) -> dict[str, int]:
-    runtime.set_threads(threads)
+    set_threads(threads)
     before = _kept("VmRSS")
     work(*arguments)
     # Not getrusage: its peak goes on from the process that started this one.

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from seq2seq.benchmark.updates import PARTS
-from seq2seq.runtime import counted
+from seq2seq.device import counted
 
 MIB = 2**20
 

@@ -5,12 +5,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from seq2seq import runtime
 from seq2seq.benchmark.attention import measure_attention
 from seq2seq.benchmark.decoding import measure_decoding
 from seq2seq.benchmark.loading import measure_loading
 from seq2seq.benchmark.training import measure_training
-from seq2seq.config import BenchmarkConfig
+from seq2seq.config.scripts import BenchmarkConfig
+from seq2seq.device import environment, select_device, set_threads
 
 log = logging.getLogger(__name__)
 
@@ -25,11 +25,11 @@ def run_benchmark(config: BenchmarkConfig, folder: Path) -> dict[str, Any]:
     Raises:
         ValueError: there is no such device, or no such model.
     """
-    runtime.set_threads(config.threads)
-    device = runtime.select_device(config.device)
+    set_threads(config.threads)
+    device = select_device(config.device)
     result: dict[str, Any] = {
         "settings": asdict(config),
-        "environment": runtime.environment(device),
+        "environment": environment(device),
     }
     # ``memory`` belongs to each of the others, ``peak`` to the training that is held against it.
     if {"training", "peak"} & {*config.parts}:

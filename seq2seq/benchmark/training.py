@@ -12,7 +12,7 @@ from seq2seq.benchmark.timing import Clock, interleave, ratios, spread
 from seq2seq.benchmark.tutorial import TutorialUpdate
 from seq2seq.benchmark.updates import LowUpdate, PlainUpdate, Update
 from seq2seq.benchmark.workload import draw_batches
-from seq2seq.config import BenchmarkConfig
+from seq2seq.config.scripts import BenchmarkConfig
 from seq2seq.data.batching import Batch
 from seq2seq.training.loss import count_tokens
 

@@ -10,7 +10,7 @@ from torch.nn import functional as F
 
 from seq2seq.benchmark.timing import Clock
 from seq2seq.benchmark.updates import PlainUpdate
-from seq2seq.config import ModelConfig
+from seq2seq.config.model import ModelConfig
 from seq2seq.data.batching import Batch
 from seq2seq.data.vocabulary import PAD
 from seq2seq.model.decoder import Decoder, DecoderState

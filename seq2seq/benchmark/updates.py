@@ -8,10 +8,12 @@ from torch import Tensor
 
 from seq2seq.benchmark.timing import Clock
 from seq2seq.benchmark.workload import VOCABULARY_SIZES
-from seq2seq.config import ModelConfig, OptimConfig
+from seq2seq.config.model import ModelConfig
+from seq2seq.config.training import OptimConfig
 from seq2seq.data.batching import Batch
 from seq2seq.model.encoder_decoder import build_model
-from seq2seq.runtime import seed_everything, select_precision
+from seq2seq.precision import select_precision
+from seq2seq.randomness import seed_everything
 from seq2seq.training.loss import chunked_cross_entropy, count_tokens, token_cross_entropy
 from seq2seq.training.optim import build_optimizer
 

@@ -20,7 +20,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from seq2seq.config import DataConfig
+from seq2seq.config.data import DataConfig
+from seq2seq.data.codec import Codec, codec_from_state
 from seq2seq.data.corpus import (
     CorpusReport,
     DropReason,
@@ -31,7 +32,6 @@ from seq2seq.data.corpus import (
     read_parallel,
 )
 from seq2seq.data.download import CORPORA, ensure_corpus
-from seq2seq.data.side import Side, side_from_state
 from seq2seq.data.store import IdStore, IdWriter, renumber
 from seq2seq.data.tokenizer import Tokenizer, build_tokenizer, train_sentencepiece
 from seq2seq.data.vocabulary import Numbering, build_vocabulary, unknown_rate
@@ -46,8 +46,8 @@ log = logging.getLogger(__name__)
 class PreparedCorpus(NamedTuple):
     """Ids to train on, and what turned text into them."""
 
-    source: Side
-    target: Side
+    source: Codec
+    target: Codec
     source_ids: IdStore
     target_ids: IdStore
     lines: NDArray[np.int64]  # of the training files, of each pair; mapped, hardly ever read
@@ -132,7 +132,7 @@ def _key(config: DataConfig) -> str:
 def _load(folder: Path) -> PreparedCorpus:
     sides = json.loads((folder / "sides.json").read_text(encoding="utf-8"))
     source, target = (
-        side_from_state(
+        codec_from_state(
             sides[name],
             path.read_bytes() if (path := folder / f"{name}.model").exists() else None,
         )
@@ -254,7 +254,7 @@ def _keep(
 
 def _number(
     config: DataConfig, tokenizers: list[Tokenizer], counts: list[Counter[str]], folder: Path
-) -> list[Side]:
+) -> list[Codec]:
     """Build the vocabularies and give the written ids their real numbers."""
     settings = config.vocabulary
     counted = [counts[0] + counts[1]] * 2 if settings.joint else counts
@@ -265,11 +265,11 @@ def _number(
         vocabulary = build_vocabulary(all_counts, settings.max_size, settings.min_frequency)
         # The counts are in the order of the provisional numbers.
         renumber(folder / name, np.array(vocabulary.ids(own), dtype=np.int32))
-        sides.append(Side(tokenizer, vocabulary))
+        sides.append(Codec(tokenizer, vocabulary))
     return sides
 
 
-def _text_report(sides: list[Side], counts: list[Counter[str]]) -> dict[str, Any]:
+def _text_report(sides: list[Codec], counts: list[Counter[str]]) -> dict[str, Any]:
     return {
         name: {
             "tokens": count.total(),
@@ -280,7 +280,7 @@ def _text_report(sides: list[Side], counts: list[Counter[str]]) -> dict[str, Any
     }
 
 
-def _part_report(config: DataConfig, sides: list[Side], part: str) -> dict[str, Any]:
+def _part_report(config: DataConfig, sides: list[Codec], part: str) -> dict[str, Any]:
     """Counts of a part that is scored: every line of it is kept."""
     report, counts = CorpusReport(), [Counter[str](), Counter[str]()]
     for _, pairs in _chunks(read_parallel(locate(config, part)), 1):

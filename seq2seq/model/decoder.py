@@ -6,13 +6,13 @@ import torch
 from torch import Tensor, nn
 
 from seq2seq.attention.build import AnyAttention
+from seq2seq.attention.distribution import Past
 from seq2seq.attention.pooling import Attention
-from seq2seq.attention.weighing import Past
+from seq2seq.fast.decoder import attend_and_advance, is_supported
+from seq2seq.model.cells import RecurrentCell, RecurrentState
 from seq2seq.model.dropout import Dropout
 from seq2seq.model.encoder import Encoded
-from seq2seq.model.fast.decoder import attend_and_advance, is_supported
 from seq2seq.model.output import DeepOutput
-from seq2seq.model.recurrence import RecurrentCell, RecurrentState
 
 
 class Memory(NamedTuple):

@@ -6,8 +6,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from seq2seq.fast.encoder import read
 from seq2seq.model.dropout import Dropout
-from seq2seq.model.fast.encoder import read
 from seq2seq.model.layers import LibraryLayers, PaperGRULayers
 
 

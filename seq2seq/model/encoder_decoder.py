@@ -7,13 +7,13 @@ import torch
 from torch import Tensor, nn
 
 from seq2seq.attention.build import build_attention
-from seq2seq.config import ModelConfig
+from seq2seq.config.model import ModelConfig
+from seq2seq.fast.search import FastSteps, Layers
+from seq2seq.model.cells import CELLS
 from seq2seq.model.decoder import Decoder, DecoderState, Memory, PlainSteps
 from seq2seq.model.encoder import Encoder
-from seq2seq.model.fast.search import FastSteps, Layers
 from seq2seq.model.layers import build_layers
 from seq2seq.model.output import DeepOutput
-from seq2seq.model.recurrence import CELLS
 
 
 class EncoderDecoder(nn.Module):

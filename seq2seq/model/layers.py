@@ -4,7 +4,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from seq2seq.model.recurrence import PaperGRUCell, RecurrentState
+from seq2seq.model.cells import PaperGRUCell, RecurrentState
 
 
 class LibraryLayers(nn.Module):

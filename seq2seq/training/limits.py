@@ -1,6 +1,6 @@
 """When a run is over: by updates, epochs, minutes or patience, whichever comes first."""
 
-from seq2seq.config import TrainConfig, TrainerConfig
+from seq2seq.config.training import TrainConfig, TrainerConfig
 from seq2seq.training.state import Progress
 
 

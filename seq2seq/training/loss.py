@@ -8,7 +8,7 @@ from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
 from seq2seq.data.vocabulary import PAD
-from seq2seq.model.fast.products import add_product, lowered, packed_linear
+from seq2seq.model.products import add_product, lowered, packed_linear
 
 CHUNK_LOGITS = 2**21  # numbers, 8 MiB: about what a processor's cache holds
 

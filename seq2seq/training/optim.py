@@ -6,7 +6,7 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor, nn
 
-from seq2seq.config import OptimConfig, ScheduleConfig
+from seq2seq.config.training import OptimConfig, ScheduleConfig
 
 
 def build_optimizer(

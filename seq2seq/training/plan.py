@@ -6,7 +6,7 @@ from itertools import islice
 import numpy as np
 from numpy.typing import NDArray
 
-from seq2seq.config import TrainConfig
+from seq2seq.config.training import TrainConfig
 from seq2seq.data.batching import Batch, BatchLimits, plan_batches
 from seq2seq.data.preparation import PreparedCorpus, locate
 from seq2seq.training.state import Progress

@@ -7,10 +7,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from seq2seq import runtime
 from seq2seq.checkpoint import Checkpoint, check_tensors, save_checkpoint
-from seq2seq.config import TrainConfig
-from seq2seq.data.side import Side
+from seq2seq.config.training import TrainConfig
+from seq2seq.data.codec import Codec
+from seq2seq.device import environment
+from seq2seq.randomness import random_state, restore_random_state
 from seq2seq.training.optim import optimizer_tensors, restore_optimizer
 
 
@@ -46,10 +47,10 @@ def save_run(
     optimizer: torch.optim.Optimizer,
     progress: Progress,
     config: TrainConfig,
-    sides: dict[str, Side],
+    sides: dict[str, Codec],
 ) -> None:
     """Write everything that the rest of the run, or a translation, depends on."""
-    random, plain_random = runtime.random_state()
+    random, plain_random = random_state()
     models = {name: side.tokenizer.model for name, side in sides.items()}
     parts = {
         "model": model.state_dict(),
@@ -67,7 +68,7 @@ def save_run(
         "sides": {name: side.state() for name, side in sides.items()},
         "progress": asdict(progress),
         "random": plain_random,
-        "environment": runtime.environment(next(model.parameters()).device),
+        "environment": environment(next(model.parameters()).device),
     }
     save_checkpoint(path, tensors, header)
 
@@ -101,7 +102,7 @@ def restore_run(
         if not 0 <= position <= 624:  # NumPy would read memory beyond its 624 words
             raise ValueError(f"random.numpy position {position} must lie in [0, 624].")
         try:
-            runtime.restore_random_state(checkpoint.part("rng"), random)
+            restore_random_state(checkpoint.part("rng"), random)
         # What torch, NumPy and Python each say to a state that is none.
         except (LookupError, TypeError, RuntimeError, OverflowError) as error:
             raise ValueError("its random numbers have no such state.") from error

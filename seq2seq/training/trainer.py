@@ -14,23 +14,24 @@ import torch
 from tqdm import tqdm
 
 from seq2seq.checkpoint import Checkpoint
-from seq2seq.config import TrainConfig
+from seq2seq.config.training import TrainConfig
 from seq2seq.data.batching import Batch
 from seq2seq.data.prefetch import load_batches
 from seq2seq.data.preparation import PreparedCorpus
-from seq2seq.decoding.translator import Translator
+from seq2seq.device import hand_back_memory, is_out_of_memory
 from seq2seq.evaluation.metrics import get_criterion
 from seq2seq.model.encoder_decoder import EncoderDecoder
-from seq2seq.runtime import hand_back_memory, is_out_of_memory, select_precision
-from seq2seq.training.folder import keep_checkpoints, rank, step_path
+from seq2seq.precision import select_precision
+from seq2seq.scoring.evaluate import Result, TestSet, evaluate, show_sentences
+from seq2seq.search.translator import Translator
+from seq2seq.signals import Interrupted, StopSignals
+from seq2seq.training.checkpoints import keep_checkpoints, rank, step_path
 from seq2seq.training.journal import Journal
 from seq2seq.training.limits import is_over, share_done
 from seq2seq.training.optim import build_optimizer, rate_factor, set_learning_rate
 from seq2seq.training.plan import name_pairs, plan_epoch
 from seq2seq.training.state import Progress, restore_run, save_run
-from seq2seq.training.stopping import Interrupted, StopSignals
 from seq2seq.training.update import accumulate
-from seq2seq.training.validation import Result, TestSet, evaluate, show_sentences
 
 PATIENCE_WITH_NONSENSE = 5  # updates in a row without a finite gradient, after which to stop
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from seq2seq.data.batching import Batch
 from seq2seq.model.encoder_decoder import EncoderDecoder
-from seq2seq.runtime import Precision
+from seq2seq.precision import Precision
 from seq2seq.training.loss import chunked_cross_entropy, count_tokens
 
 

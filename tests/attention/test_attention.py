@@ -14,6 +14,14 @@ from torch.testing import assert_close
 
 from seq2seq.attention import masking, pooling, scoring, sequences, weighing
 from seq2seq.attention.build import build_attention
+from seq2seq.attention.distribution import (
+    Hard,
+    LocalMonotonic,
+    LocalPredictive,
+    Monotonic,
+    Past,
+    Soft,
+)
 from seq2seq.attention.pooling import Attention, MultiHeadAttention, NoAttention
 from seq2seq.attention.scoring import (
     SCORES,
@@ -23,15 +31,7 @@ from seq2seq.attention.scoring import (
     ScaledDotScore,
 )
 from seq2seq.attention.sequences import BidirectionalAttention, SelfAttention
-from seq2seq.attention.weighing import (
-    Hard,
-    LocalMonotonic,
-    LocalPredictive,
-    Monotonic,
-    Past,
-    Soft,
-)
-from seq2seq.config import AttentionConfig
+from seq2seq.config.model import AttentionConfig
 
 B, Q, S, H, C, A = 3, 4, 5, 4, 6, 7
 MASK = torch.arange(S) < torch.tensor([[5], [2], [1]])

@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.testing import assert_close
 
 from seq2seq.attention.build import build_attention
-from seq2seq.config import AttentionConfig
+from seq2seq.config.model import AttentionConfig
 
 H = C = 8  # equal, because some scoring functions compare unit by unit; heads divide it
 

@@ -5,6 +5,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
+from seq2seq.attention.distribution import Soft
 from seq2seq.attention.masking import NORMALISERS
 from seq2seq.attention.pooling import Attention
 from seq2seq.attention.scoring import (
@@ -19,7 +20,6 @@ from seq2seq.attention.scoring import (
     NormedAdditiveScore,
     ScaledDotScore,
 )
-from seq2seq.attention.weighing import Soft
 
 B, Q, S, H, C, A = 2, 3, 7, 4, 6, 5
 UNIT_BY_UNIT = ("dot", "scaled_dot", "cosine", "gaussian")  # need annotations as wide as queries

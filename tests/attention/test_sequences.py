@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.testing import assert_close
 
+from seq2seq.attention.distribution import Hard, Soft
 from seq2seq.attention.pooling import Attention, MultiHeadAttention
 from seq2seq.attention.scoring import (
     AdditiveScore,
@@ -16,7 +17,6 @@ from seq2seq.attention.scoring import (
     ScaledDotScore,
 )
 from seq2seq.attention.sequences import BidirectionalAttention, SelfAttention
-from seq2seq.attention.weighing import Hard, Soft
 
 B, S, C = 3, 5, 6
 MASK = torch.arange(S) < torch.tensor([[5], [2], [0]])

@@ -19,7 +19,7 @@ from seq2seq.data.corpus import (
     read_stream,
 )
 from seq2seq.data.vocabulary import SPECIALS, Vocabulary
-from seq2seq.decoding.unknown import UnknownTokens
+from seq2seq.search.unknown import UnknownTokens
 
 BOM = b"\xef\xbb\xbf"
 BLANKS = "\t\v\f \x1c\x1d\x1e\x1f\x85\xa0\u1680\u2000\u2007\u200a\u2028\u2029\u202f\u205f\u3000"

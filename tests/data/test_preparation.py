@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from seq2seq.config import DataConfig, SplitConfig, TokenizerConfig, VocabularyConfig
+from seq2seq.config.data import DataConfig, SplitConfig, TokenizerConfig, VocabularyConfig
 from seq2seq.data import preparation
 from seq2seq.data.preparation import locate, prepare, report_lines
 from seq2seq.data.tokenizer import train_sentencepiece

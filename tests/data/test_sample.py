@@ -5,9 +5,8 @@ import re
 from collections import Counter
 
 import pytest
-from sacremoses import MosesTokenizer
-
-from seq2seq.data.grammar.clause import (
+from generate import FOLDER, SIZES, generate, make_splits
+from grammar.clause import (
     ASKED,
     COMPLEMENT,
     OBJECT,
@@ -24,8 +23,8 @@ from seq2seq.data.grammar.clause import (
     simple,
     subordinate,
 )
-from seq2seq.data.grammar.lexicon import ADJECTIVES, FEELINGS, NOUNS
-from seq2seq.data.grammar.nominal import (
+from grammar.lexicon import ADJECTIVES, FEELINGS, NOUNS
+from grammar.nominal import (
     DETERMINERS,
     SPEAKERS,
     noun_phrase,
@@ -37,11 +36,11 @@ from seq2seq.data.grammar.nominal import (
     spell_number,
     with_case_word,
 )
-from seq2seq.data.grammar.phrase import enclosed, finish, gloss, pair
-from seq2seq.data.grammar.sentence import sentence
-from seq2seq.data.grammar.state import feeling
-from seq2seq.data.grammar.verbs import TO_HAVE, TRYING, VERBS
-from seq2seq.data.sample import FOLDER, SIZES, generate, make_splits
+from grammar.phrase import enclosed, finish, gloss, pair
+from grammar.sentence import sentence
+from grammar.state import feeling
+from grammar.verbs import TO_HAVE, TRYING, VERBS
+from sacremoses import MosesTokenizer
 
 SPLITS = tuple(SIZES)
 NOUN = {noun.singular: noun for noun in NOUNS}

@@ -14,14 +14,15 @@ from conftest import ROOT
 from torch.testing import assert_close
 
 from seq2seq.attention.scoring import SCORES
-from seq2seq.config import AttentionConfig, DecodingConfig, ModelConfig, OutputConfig
+from seq2seq.config.model import AttentionConfig, ModelConfig, OutputConfig
+from seq2seq.config.schema import check_values
+from seq2seq.config.training import DecodingConfig
 from seq2seq.data.batching import collate
-from seq2seq.data.side import Side
+from seq2seq.data.codec import Codec
 from seq2seq.data.tokenizer import WhitespaceTokenizer
 from seq2seq.data.vocabulary import PAD, SPECIALS, UNK, Vocabulary
-from seq2seq.decoding.translator import Translator
 from seq2seq.model.encoder_decoder import build_model
-from seq2seq.schema import check_values
+from seq2seq.search.translator import Translator
 
 V_SOURCE, V_TARGET = 13, 11
 SOURCES = [[5, 7, 4], [9], [4, 4, 10, 6, 8, 5, 12]]
@@ -253,7 +254,7 @@ def build_translator(config, decoding=BEAM):
     """A random model whose every step hangs on the words before; see ``tests/decoding``."""
     seed(17)  # a test says that such a model has much to say
     source, target = (
-        Side(WhitespaceTokenizer(language), Vocabulary([*SPECIALS, *words]))
+        Codec(WhitespaceTokenizer(language), Vocabulary([*SPECIALS, *words]))
         for language, words in (
             ("de", [f"q{i}" for i in range(6)]),
             ("en", [f"z{i}" for i in range(9)]),

@@ -4,9 +4,9 @@ from torch import nn
 from torch.testing import assert_close
 
 from seq2seq.data.vocabulary import PAD
+from seq2seq.model.cells import CELLS, RecurrentState
 from seq2seq.model.encoder import Encoder
 from seq2seq.model.layers import build_layers
-from seq2seq.model.recurrence import CELLS, RecurrentState
 
 V, E, H = 11, 4, 5
 C = 2 * H

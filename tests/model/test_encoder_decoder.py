@@ -5,14 +5,14 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from seq2seq.config import AttentionConfig, ModelConfig, OutputConfig
+from seq2seq.config.model import AttentionConfig, ModelConfig, OutputConfig
 from seq2seq.data.batching import collate
 from seq2seq.data.vocabulary import PAD
+from seq2seq.fast.search import FastSteps
+from seq2seq.model.cells import CELLS
 from seq2seq.model.decoder import PlainSteps
 from seq2seq.model.encoder_decoder import build_model
-from seq2seq.model.fast.search import FastSteps
 from seq2seq.model.output import DeepOutput
-from seq2seq.model.recurrence import CELLS
 
 V_SOURCE, V_TARGET = 13, 11
 SOURCES = [[5, 7, 4], [9], [4, 4, 10, 6, 8, 5, 12]]

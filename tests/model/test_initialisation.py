@@ -5,9 +5,9 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from seq2seq.config import AttentionConfig, ModelConfig, OutputConfig
+from seq2seq.config.model import AttentionConfig, ModelConfig, OutputConfig
+from seq2seq.model.cells import CELLS
 from seq2seq.model.encoder_decoder import build_model
-from seq2seq.model.recurrence import CELLS
 
 # Large enough for the spread of a matrix to be known to a few per cent.
 LARGE = ModelConfig(

@@ -11,15 +11,15 @@ from conftest import ROOT
 from soak import compare
 from tensorboard.backend.event_processing.plugin_event_accumulator import EventAccumulator
 
-from seq2seq.command_line import one_line
-from seq2seq.config import TrainConfig
+from seq2seq.cli.command import one_line
+from seq2seq.config.training import TrainConfig
 from seq2seq.training.journal import Journal
 
 
 def test_runs_that_are_killed_end_as_the_one_that_is_left_alone(tmp_path):
     options = ("--kills", "3", "--seed", "2", "--leave-seconds", "200")
     done = subprocess.run(
-        [sys.executable, str(ROOT / "tests" / "soak.py"), *options, "--work", tmp_path / "soak"],
+        [sys.executable, str(ROOT / "tools" / "soak.py"), *options, "--work", tmp_path / "soak"],
         capture_output=True,
         text=True,
         env=os.environ | {"OMP_NUM_THREADS": "1"},

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seq2seq.checkpoint import load_checkpoint, save_checkpoint
-from seq2seq.config import OptimConfig, ScheduleConfig
+from seq2seq.config.training import OptimConfig, ScheduleConfig
 from seq2seq.training.optim import (
     build_optimizer,
     optimizer_tensors,

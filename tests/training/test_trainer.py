@@ -14,33 +14,30 @@ import pytest
 import torch
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from seq2seq import runtime
 from seq2seq.checkpoint import load_checkpoint
-from seq2seq.config import (
-    AttentionConfig,
-    DataConfig,
+from seq2seq.config.data import DataConfig, SplitConfig, TokenizerConfig
+from seq2seq.config.model import AttentionConfig, ModelConfig, OutputConfig
+from seq2seq.config.training import (
     DecodingConfig,
-    ModelConfig,
     OptimConfig,
-    OutputConfig,
     ScheduleConfig,
-    SplitConfig,
-    TokenizerConfig,
     TrainConfig,
     TrainerConfig,
 )
 from seq2seq.data.corpus import SentencePair
 from seq2seq.data.preparation import prepare
-from seq2seq.decoding.translator import Translator, load_translator
 from seq2seq.model.encoder_decoder import build_model
+from seq2seq.precision import Precision
+from seq2seq.randomness import seed_everything
+from seq2seq.runs.run import check_resumable
+from seq2seq.scoring.evaluate import TestSet as Examples  # pytest would collect a Test...
+from seq2seq.scoring.evaluate import evaluate
+from seq2seq.search.translator import Translator, load_translator
+from seq2seq.signals import Interrupted
 from seq2seq.training import trainer as trainer_module
 from seq2seq.training import update as update_module
-from seq2seq.training.folder import newest_checkpoint, saved_steps
-from seq2seq.training.run import check_resumable
-from seq2seq.training.stopping import Interrupted
+from seq2seq.training.checkpoints import newest_checkpoint, saved_steps
 from seq2seq.training.trainer import PATIENCE_WITH_NONSENSE, Trainer
-from seq2seq.training.validation import TestSet as Examples  # pytest would collect a Test...
-from seq2seq.training.validation import evaluate
 
 ALPHABET = "abcdefghij"
 
@@ -101,7 +98,7 @@ def config(data):
 def trainer_of(config, run_dir, resumed=None, valid=None):
     """As a new process would build it."""
     run_dir.mkdir(exist_ok=True)
-    runtime.seed_everything(config.seed)
+    seed_everything(config.seed)
     corpus = prepare(config.data)
     model = build_model(config.model, len(corpus.source.vocabulary), len(corpus.target.vocabulary))
     return Trainer(model, corpus, Examples(valid or VALID), config, run_dir, resumed)
@@ -178,7 +175,7 @@ def test_the_last_batches_of_an_epoch_are_trained_on_too(config, tmp_path):
 @pytest.fixture
 def any_precision(monkeypatch):
     """As if the processor had every precision; without the instructions it is merely slow."""
-    monkeypatch.setattr(trainer_module, "select_precision", runtime.Precision)
+    monkeypatch.setattr(trainer_module, "select_precision", Precision)
 
 
 @pytest.mark.parametrize("precision", ["bf16", "fp16"])

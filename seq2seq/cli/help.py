@@ -1,0 +1,66 @@
+"""What a user may type: the choices in ``conf/``, the text of ``--help``, and the nearest name."""
+
+import difflib
+import inspect
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from seq2seq.config.schema import MISSING, allowed, settings
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+CONF = REPOSITORY / "conf"
+
+
+def nearest(word: str, words: list[str]) -> str:
+    """A suggestion, where one is likely; it also finds a key given without its group."""
+    by_end = [name for name in words if name.endswith("." + word)]
+    found = by_end or difflib.get_close_matches(word, words, n=1, cutoff=0.6)
+    return f" (did you mean {found[0]!r}?)" if found else ""
+
+
+def config_groups() -> dict[str, list[str]]:
+    """The folders of ``conf/`` and the choices in each."""
+    groups: dict[str, list[str]] = {}
+    for path in sorted(CONF.rglob("*.yaml")):
+        group = path.parent.relative_to(CONF).as_posix()
+        if group != "." and not group.startswith("hydra"):
+            groups.setdefault(group, []).append(path.stem)
+    return groups
+
+
+def usage(module: Any, schema: type) -> str:
+    """The text of ``--help``: what the command does, and every setting."""
+    lines = [inspect.getdoc(module) or "", "", "Settings are given as key=value.", ""]
+    name = Path(module.__file__).stem
+    defaults = yaml.safe_load((CONF / f"{name}.yaml").read_text(encoding="utf-8"))["defaults"]
+    chosen = {next(iter(entry)) for entry in defaults if isinstance(entry, dict)}
+    groups = {
+        group: options
+        for group, options in config_groups().items()
+        if group.split("/")[0] in chosen
+    }
+    if groups:
+        lines.append("Choices (files in conf/):")
+        lines += [f"  {group}={'|'.join(options)}" for group, options in groups.items()]
+        lines.append("")
+    others = " (a choice above may give others; --cfg job shows what a run would use)"
+    lines.append(f"Single settings, with their defaults{others if groups else ''}:")
+    for key, item in settings(schema):
+        limits = f"; {allowed(item)}" if allowed(item) else ""
+        lines.append(f"  {key}={_shown(item)}\n      {item.metadata['meaning']}{limits}")
+    lines += [
+        "",
+        "--cfg job prints the composed settings; --multirun a=1,2 tries several values.",
+    ]
+    return "\n".join(lines)
+
+
+def _shown(item: Any) -> str:
+    """The default of a setting, as ``--help`` shows it."""
+    if callable(item.default_factory):
+        return str(item.default_factory())
+    if item.default == MISSING:
+        return "(needed)"
+    return "null" if item.default is None else str(item.default)

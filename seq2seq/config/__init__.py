@@ -1,0 +1,1 @@
+"""Every setting: its type, meaning, range and default."""

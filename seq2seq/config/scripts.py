@@ -1,0 +1,178 @@
+"""Settings of the other scripts. ``conf/`` only gives values."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from seq2seq.config.data import DataConfig
+from seq2seq.config.model import ModelConfig
+from seq2seq.config.schema import MISSING, Form, part, setting
+from seq2seq.config.training import (
+    DEVICE,
+    METRIC_TOKENIZERS,
+    DecodingConfig,
+    RunConfig,
+    TrainConfig,
+)
+
+
+@dataclass
+class PrepareConfig:
+    data: DataConfig = part(DataConfig)
+
+
+@dataclass
+class CompareConfig(TrainConfig):
+    """Of one of several models that are trained under equal conditions."""
+
+    folder: str | None = setting(None, "of an earlier comparison, to go on with it")
+    label: str | None = setting(
+        None, "what tables and pictures call the model; by default the choice of model/attention"
+    )
+    lines: list[int] = setting(
+        [1], "lines of the test part whose alignment is drawn for each model, the first being 1"
+    )
+
+    def check(self) -> None:
+        super().check()
+        if any(line < 1 for line in self.lines):
+            raise ValueError(f"lines={self.lines} counts lines from 1.")
+        if self.folder is not None and not Path(self.folder).is_dir():
+            raise ValueError(f"folder={self.folder} is no folder; leave it out to begin a new one.")
+
+
+@dataclass
+class CompareLengthsConfig(CompareConfig):
+    edges: list[int] = setting(
+        [5, 10, 15, 20, 25], "longest source sentence of each group, in words; one more is longer"
+    )
+    long: int = setting(20, "words above which a source sentence is called long", at_least=1)
+
+    def check(self) -> None:
+        super().check()
+        if not self.edges or self.edges != sorted({*self.edges}) or self.edges[0] < 1:
+            raise ValueError(f"edges={self.edges} must be numbers of words that grow.")
+
+
+@dataclass
+class TranslatorConfig(RunConfig):
+    """What every script has that translates."""
+
+    checkpoint: str = setting(MISSING, "file made by training")
+    decoding: DecodingConfig = part(DecodingConfig)
+
+
+@dataclass
+class EvaluateConfig(TranslatorConfig):
+    split: str = setting("test", "part of the corpus to score", choices=("test", "valid"))
+    source: str | None = setting(None, "file of source sentences, instead of split")
+    target: str | None = setting(None, "file of reference translations, instead of split")
+    alignment: str | None = setting(None, "file of true word alignments of these")
+    output: str | None = setting(
+        None, "folder for what is written; by default one beside the checkpoint"
+    )
+    metric_tokenizer: str = setting("13a", "sacreBLEU's tokeniser", choices=METRIC_TOKENIZERS)
+
+    def check(self) -> None:
+        if (self.source is None) != (self.target is None):
+            raise ValueError(
+                f"source={self.source} and target={self.target} go together: give both files, or "
+                f"neither and the corpus of the checkpoint is scored."
+            )
+        if self.alignment is not None and self.source is None:
+            raise ValueError(
+                f"alignment={self.alignment} belongs to source= and target=; give these too. The "
+                f"corpus of the checkpoint has alignments of its own."
+            )
+
+
+@dataclass
+class TranslateConfig(TranslatorConfig):
+    num_best: int = setting(
+        1,
+        "translations of each sentence; above 1, lines of number, "
+        "translation and score, separated by tabs",
+        at_least=1,
+    )
+
+    def check(self) -> None:
+        if self.num_best > self.decoding.beam_size:
+            raise ValueError(
+                f"num_best={self.num_best} needs a beam at least as wide; "
+                f"decoding.beam_size={self.decoding.beam_size}."
+            )
+
+
+@dataclass
+class AverageConfig:
+    checkpoints: list[str] = setting([], "files made by training, of one model")
+    run: str | None = setting(None, "instead: run folder, whose newest checkpoints to take")
+    last: int = setting(2, "how many of run; trainer.keep_last says how many it keeps", at_least=1)
+    output: str = setting(MISSING, "file to write, a checkpoint for translation")
+
+    def check(self) -> None:
+        if bool(self.checkpoints) == (self.run is not None):
+            raise ValueError(
+                f"checkpoints={self.checkpoints} and run={self.run or 'null'}: give one of them, a "
+                f"list of files ('checkpoints=[a.safetensors,b.safetensors]') or a run's folder."
+            )
+
+
+@dataclass
+class ReproduceConfig:
+    run: str = setting(MISSING, "folder of the run to train again")
+    root: str | None = setting(
+        None, "folder of the files of its corpus; by default where they were"
+    )
+    device: str | None = setting(
+        None, "where to compute; by default the device of the run", form=DEVICE
+    )
+    threads: int | None = setting(
+        None, "CPU threads; by default as many as the run had", at_least=1, at_most=1024
+    )
+
+
+@dataclass
+class BenchmarkConfig(RunConfig):
+    parts: list[str] = setting(
+        ["training", "peak", "attention", "decoding", "loading", "memory"],
+        "what to measure; memory, which takes a process for each figure, goes with the others",
+        choices=("training", "peak", "attention", "decoding", "loading", "memory"),
+    )
+    repeats: int = setting(10, "turns that medians are taken of", at_least=1)
+    updates: int = setting(4, "updates of the model that make a turn of training", at_least=1)
+    sentences: int = setting(256, "sentences that make a turn of decoding", at_least=1)
+    lengths: list[int] = setting(
+        [25, 50, 100],
+        "source and target lengths of attention, the first being the usual one",
+        at_least=1,
+    )
+    small_pairs: int = setting(30_000, "sentence pairs of the small corpus to load", at_least=1)
+    large_pairs: int = setting(
+        1_000_000, "those of the large one, 140 MB for a million, in the run folder", at_least=1
+    )
+    seed: int = setting(1, "of every random number", at_least=0)
+    model: ModelConfig = part(ModelConfig)
+
+    def check(self) -> None:
+        if not {*self.parts} - {"memory"}:
+            raise ValueError(
+                f"parts={self.parts} names nothing to measure; --help lists the parts."
+            )
+        if not self.lengths:
+            raise ValueError(f"lengths={self.lengths} must hold one length at least.")
+        if self.small_pairs == self.large_pairs:
+            raise ValueError(
+                f"small_pairs={self.small_pairs} and large_pairs={self.large_pairs} are compared, "
+                f"so they must differ."
+            )
+
+
+@dataclass
+class PlotAlignmentConfig(TranslatorConfig):
+    source: str = setting(MISSING, "sentence to translate")
+    target: str | None = setting(None, "its translation; by default the model's own")
+    output: str = setting(
+        "alignment.png",
+        "picture to write; the weights go beside it",
+        form=Form(r".+\.png", "the name of a file that ends in .png"),
+    )

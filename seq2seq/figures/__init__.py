@@ -1,0 +1,1 @@
+"""Pictures of attention and of scores; strings and numbers in, figures out."""

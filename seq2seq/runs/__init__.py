@@ -1,0 +1,1 @@
+"""Whole runs: manifest, reproduction, comparison, averaging."""

@@ -1,0 +1,144 @@
+"""BLEU by source length of the runs of a comparison: figures 2 and 3 of Bahdanau et al. 2015."""
+
+import itertools
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from seq2seq.config.scripts import CompareLengthsConfig
+from seq2seq.config.training import TrainConfig
+from seq2seq.data.tokenizer import build_tokenizer
+from seq2seq.evaluation.significance import FEWEST, Estimate, bleu_by_length, bleu_gap
+from seq2seq.figures.curves import Curve, length_figure
+from seq2seq.figures.heatmap import save_figure
+from seq2seq.figures.panels import Panel, panel_figure
+from seq2seq.runs.comparison import (
+    Compared,
+    by_label,
+    differences,
+    markdown_row,
+    read_comparison,
+)
+
+PAPER_NAMES = {"additive": "RNNsearch", "none": "RNNencdec"}
+
+
+def model_label(attention: str, config: TrainConfig) -> str:
+    """As the paper has it: RNNsearch-50 was trained on sentences of up to 50 words."""
+    return f"{PAPER_NAMES.get(attention, attention)}-{config.data.max_tokens}"
+
+
+def write_lengths(folder: Path, config: CompareLengthsConfig) -> str:
+    """Figures and table of all finished runs below ``folder``, as files in it; the table.
+
+    ``lengths.png``, ``lengths.md`` and, once a model with attention is there, ``alignments.png``.
+    """
+    runs = _named(sorted(read_comparison(folder), key=_order))
+    lengths = source_lengths(runs[0])
+    curves = [_curve(run, lengths, config.edges) for run in runs]
+    save_figure(length_figure(curves, "BLEU by source length"), folder / "lengths.png")
+    table = lengths_table(runs, curves, np.array(lengths) > config.long, config.long)
+    (folder / "lengths.md").write_text(table + "\n", encoding="utf-8")
+    attending = [run for run in runs if not _without_attention(run)]
+    if attending:
+        panels = _panels(attending[-1], config.lines)
+        if panels:
+            save_figure(panel_figure(panels, 2), folder / "alignments.png")
+    return table
+
+
+def _order(run: Compared) -> tuple[bool, int, str, int]:
+    """With attention first, then by the sentences that a model was trained on."""
+    settings = run.settings
+    return _without_attention(run), settings["data"]["max_tokens"], run.label, settings["seed"]
+
+
+def _named(runs: Sequence[Compared]) -> list[Compared]:
+    """With the seed in the names of models that have several."""
+    groups = by_label(runs)
+    return [
+        run._replace(label=f"{run.label}, seed {run.settings['seed']}")
+        if len(groups[run.label]) > 1
+        else run
+        for run in runs
+    ]
+
+
+def source_lengths(run: Compared) -> list[int]:
+    """Words of every source sentence of the test part: Moses tokens, without the end token."""
+    moses = build_tokenizer("moses", run.settings["data"]["source_language"])
+    return [len(words) for words in moses.tokenize_many(run.texts["sources"])]
+
+
+def lengths_table(
+    runs: Sequence[Compared], curves: Sequence[Curve], is_long: NDArray[np.bool_], long: int
+) -> str:
+    """Markdown: a row for each model, BLEU of each group of lengths with its 95% interval."""
+    bins = curves[0].bins
+    head = ["source words", *(each.label for each in bins)]
+    counts = ["sentences", *(str(each.num_sentences) for each in bins)]
+    lines = [markdown_row(head), markdown_row(["---", *["---:"] * len(bins)]), markdown_row(counts)]
+    for curve in curves:
+        cells = ["none" if each.bleu is None else _shown(each.bleu) for each in curve.bins]
+        lines.append(markdown_row([curve.label, *cells]))
+    test = runs[0].summary["test"]
+    notes = [
+        f"BLEU with its 95% interval (bootstrap, 1,000 resamples of the sentences of a group): "
+        f"{test['bleu']['signature']}, beam {runs[0].summary['decoding']['beam_size']}.",
+        *_gaps(runs, is_long, long),
+    ]
+    return "\n".join([*lines, "", *notes])
+
+
+def _gaps(runs: Sequence[Compared], is_long: NDArray[np.bool_], long: int) -> list[str]:
+    """What attention is worth on long sentences, for each pair of runs that differ in it alone."""
+    if is_long.sum() < FEWEST:
+        return [f"The test part has {is_long.sum()} sentences of more than {long} words (long=)."]
+    notes = []
+    for run, baseline in itertools.product(runs, runs):
+        differ = differences(run.settings, baseline.settings, "model.attention.")
+        if differ or _without_attention(run) or not _without_attention(baseline):
+            continue
+        gap = bleu_gap(
+            hypotheses=run.texts["hypotheses"],
+            baseline=baseline.texts["hypotheses"],
+            references=run.texts["references"],
+            chosen=is_long,
+            tokenize=run.settings["metric_tokenizer"],
+        )
+        notes.append(
+            f"On the {gap.num_sentences} sentences of more than {long} words {run.label} has "
+            f"{_shown(gap.bleu)}, {baseline.label} {_shown(gap.baseline)}: a gap of "
+            f"{_shown(gap.difference)} (paired bootstrap)."
+        )
+    return notes
+
+
+def _without_attention(run: Compared) -> bool:
+    return run.settings["model"]["attention"]["name"] == "none"
+
+
+def _curve(run: Compared, lengths: Sequence[int], edges: Sequence[int]) -> Curve:
+    bins = bleu_by_length(
+        source_lengths=lengths,
+        hypotheses=run.texts["hypotheses"],
+        references=run.texts["references"],
+        edges=edges,
+        tokenize=run.settings["metric_tokenizer"],
+    )
+    return Curve(run.label, bins, dashed=_without_attention(run))
+
+
+def _panels(run: Compared, lines: Sequence[int]) -> list[Panel]:
+    """What the model made of some lines of the test part, and where it looked."""
+    return [
+        Panel(f"test line {line}", each["weights"], each["source_tokens"], each["target_tokens"])
+        for line in lines
+        if (each := run.alignment("translated", line))
+    ]
+
+
+def _shown(estimate: Estimate) -> str:
+    return f"{estimate.score:.1f} [{estimate.low:.1f}, {estimate.high:.1f}]"

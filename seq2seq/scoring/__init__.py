@@ -1,0 +1,1 @@
+"""A translator meets a test set: scores, files, pictures."""

@@ -1,0 +1,463 @@
+"""Wrong commands and bad moments: one line that names the culprit, a status, and no traceback."""
+
+import importlib.util
+import io
+import logging
+import os
+import pickle
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+
+import pytest
+from conftest import ROOT, TINY, data_arguments
+from sacrebleu.metrics import BLEU
+from safetensors.numpy import save_file
+from test_config import COMMANDS
+
+from seq2seq.cli import command as command_line
+from seq2seq.cli.exit import orderly, refuse
+from seq2seq.config.training import METRIC_TOKENIZERS
+
+LONG = "x" * 300
+
+
+@pytest.fixture(scope="module")
+def scripts():
+    """The scripts as modules, to call without a new process for each."""
+    modules = {}
+    for name in COMMANDS:
+        path = ROOT / f"scripts/{name}.py"
+        spec = importlib.util.spec_from_file_location(f"command_{name}", path)
+        modules[name] = importlib.util.module_from_spec(spec)
+        sys.modules[spec.name] = modules[name]
+        spec.loader.exec_module(modules[name])
+    return modules
+
+
+@pytest.fixture(scope="module")
+def places(scripts, corpus, tmp_path_factory):
+    """What the command lines below name in braces: a run of one step, its data, bad files."""
+    start = tmp_path_factory.mktemp("commands")
+    text = start / "text"
+    shutil.copytree(corpus, text)
+    data = (*data_arguments(text, start / "prepared"), *TINY)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(start)
+        patch.setattr(sys, "argv", ["train.py", *data, "trainer.max_steps=1"])
+        patch.setenv("HYDRA_FULL_ERROR", "0")
+        handlers = list(logging.root.handlers)
+        scripts["train"].main()
+        logging.root.handlers[:] = handlers
+    (run,) = (path.parent for path in start.glob("runs/files/*/summary.json"))
+    best = run / "checkpoints" / "best.safetensors"
+    bad = start / "bad"
+    bad.mkdir()
+    (bad / "empty").touch()
+    (bad / "text").write_text("no checkpoint\n")
+    (bad / "pickle").write_bytes(pickle.dumps({"model": 1}))
+    (bad / "cut").write_bytes(best.read_bytes()[:-1000])
+    save_file({}, bad / "foreign")
+    (text / "latin1.de").write_bytes("viele Häuser\n".encode("latin-1") * 400)
+    (text / "cut.de.gz").write_bytes(b"\x1f\x8b\x08\x00cut")
+    (text / "short.de").write_text("ein Satz\n")
+    (text / "table.tsv").write_text("de\ten\neins\tone\n")
+    training = " ".join(map(shlex.quote, (*data, "trainer.max_steps=1")))
+    preparing = " ".join(map(shlex.quote, data[: -len(TINY)]))
+    parts = ("train", "valid", "test")
+    sides = [f"{part}.{side}" for part in parts for side in ("source", "target")]
+    table = " ".join(f"data.{side}=table.tsv" for side in sides)
+    return {
+        "train": training,
+        "data": preparing,
+        "tsv": f"{preparing} {table}",
+        "run": run,
+        "best": best,
+        "bad": bad,
+        "text": f"{text}",
+        "long": LONG,
+    }
+
+
+@pytest.fixture
+def start(scripts, places, tmp_path, monkeypatch, capfd):
+    """Run a command line in an empty folder: exit status, stdout and stderr."""
+    monkeypatch.chdir(tmp_path)
+    # The command sets it, so that it is set back behind it.
+    monkeypatch.setenv("HYDRA_FULL_ERROR", "0")
+    handlers = list(logging.root.handlers)
+
+    def call(line):
+        name, *arguments = shlex.split(line.format(**places))
+        monkeypatch.setattr(sys, "argv", [f"{name}.py", *arguments])
+        try:
+            scripts[name].main()
+            status = 0
+        except SystemExit as stop:
+            status = stop.code
+        return status, *capfd.readouterr()
+
+    yield call
+    logging.root.handlers[:] = handlers
+
+
+# The command line, and what its error must name.
+WRONG = [
+    # flags
+    ("train --typo", "--typo"),
+    ("train seed=1 --multirun seed=2", "seed=2"),
+    ("train --info nothing", "nothing"),
+    ("train --cfg nothing", "nothing"),
+    ("train --cfg job --multirun", "--multirun and --cfg"),
+    ("train --resolve", "--resolve"),
+    ("train --cfg all --resolve", "--cfg job"),
+    ("train --cfg job --package nothing", "--package=nothing"),
+    ("train --shell-completion", "--shell-completion"),
+    ("train --experimental-rerun run.pickle", "run.pickle"),
+    ("train --config-name nothing", "nothing"),
+    ("train --config-dir nothing", "nothing"),
+    # numbers
+    ("train seed=-1", "seed=-1"),
+    ("train seed=18446744073709551616", "seed=18446744073709551616"),
+    ("train optim.learning_rate=inf", "optim.learning_rate=inf must be a finite number"),
+    ("train optim.learning_rate=-inf", "optim.learning_rate=-inf"),
+    ("train optim.learning_rate=nan", "optim.learning_rate=nan"),
+    ("train optim.weight_decay=inf", "optim.weight_decay=inf"),
+    ("train optim.betas=[0.9,nan]", "optim.betas"),
+    ("train trainer.max_minutes=inf", "trainer.max_minutes=inf"),
+    ("train trainer.max_minutes=nan", "trainer.max_minutes=nan"),
+    ("train trainer.max_steps=99999999999999999999", "trainer.max_steps=99999999999999999999"),
+    ("train trainer.sentences=[99999999999999999999]", "trainer.sentences"),
+    ("train decoding.length_penalty=inf", "decoding.length_penalty=inf"),
+    ("train decoding.length_penalty=1000", "decoding.length_penalty=1000"),
+    ("train decoding.max_length_factor=1e308", "decoding.max_length_factor=1e+308"),
+    ("train decoding.beam_size=9223372036854775807", "decoding.beam_size=9223372036854775807"),
+    ("train model.dropout=0.9999999999999999", "model.dropout=0.9999999999999999"),
+    ("train {train} model.decoder_size=4611686018427387904", "overflowed"),
+    ("train 'data.source_language=\"a/b\"'", "data.source_language=a/b"),
+    ("train model.attention=dot", "model/attention=dot"),
+    ("train --max_epochs=3", "without dashes"),
+    ("average 'checkpoints=[[a]]' output=x", "checkpoints=[['a']] must be a list of single"),
+    ("train decoding.max_length_factor=inf", "decoding.max_length_factor=inf"),
+    ("train threads=0", "threads=0"),
+    ("train threads=99999999999", "threads=99999999999"),
+    ("train {train} model.embedding_size=999999999999 model.tie_embeddings=none", "memory"),
+    # names and empty values
+    ("train name=", "name= is empty"),
+    ("train name=..", "name=.."),
+    ("train name=a/b", "name=a/b"),
+    ("train name=/abs", "name=/abs"),
+    ("train 'name=\"a b\"'", "name=a b"),
+    ("train name={long}", f"name={LONG}"),
+    ("train data.name=../x name=x", "data.name=../x"),
+    ("train data.root=", "data.root= is empty"),
+    ("train resume=", "resume= is empty"),
+    ("evaluate checkpoint=", "checkpoint= is empty"),
+    ("plot_alignment checkpoint={best} source=", "source= is empty"),
+    ("compare_attention label=", "label= is empty"),
+    # the machine
+    ("train device=", "device= is empty"),
+    ("train device=tpu", "device=tpu must be auto, cpu, cuda or cuda:N"),
+    ("train device=cuda:x", "device=cuda:x"),
+    ("train {train} device=cuda:99", "device=cuda:99"),
+    ("evaluate checkpoint={best} device=cuda:99", "device=cuda:99"),
+    ("translate checkpoint={best} device=cuda:99", "device=cuda:99"),
+    ("train metric_tokenizer=nope", "metric_tokenizer=nope must be one of 13a"),
+    ("evaluate checkpoint={best} metric_tokenizer=nope", "metric_tokenizer=nope"),
+    ("train --multirun {train} device=cpu,tpu", "device=tpu"),
+    ("train --multirun {train} optim.learning_rate=0.1,inf", "optim.learning_rate=inf"),
+    ("train --multirun {train} device=cuda:98,cuda:99", "device=cuda:98"),
+    # data
+    ("train {train} data.root=nope", "nope/train.de"),
+    ("train {train} data.root={long}", LONG),
+    ("train {train} data.train.source=nofile", "nofile"),
+    ("train {train} data.train.source=.", "cannot be read (Is a directory)"),
+    ("train {train} data.train.source=latin1.de", "latin1.de, line 1, byte column 8: 0xe4"),
+    ("train {train} data.train.source=cut.de.gz", "cut.de.gz is damaged or cut short"),
+    ("train {train} data.train.source=short.de", "short.de has 1 lines"),
+    ("train {train} data.valid.target=train.en", "valid.de has 20 lines"),
+    ("train {train} data.test.alignment=nofile", "nofile"),
+    ("train {train} data.test.alignment=test.en", "test.en, line 1"),
+    ("train {train} data.prepared={bad}/text", "bad/text"),
+    ("prepare {data} data.max_tokens=1", "leave no training pair"),
+    ("prepare {data} data.tokenizer.name=basic_english", "'de'"),
+    ("prepare {data} data.tokenizer.name=sentencepiece data.tokenizer.vocabulary_size=100000",
+     "vocabulary_size=100000"),
+    ("prepare {tsv}", "data.source_column="),
+    ("prepare {tsv} data.source_column=de data.target_column=de", "are both de"),
+    ("prepare data=multi30k data.root=. data.url=nothing", "data.url=nothing"),
+    ("prepare data=multi30k data.root=. data.url=ftp://host/", "data.url=ftp://host/"),
+    ("prepare data=multi30k data.root=. data.url=http://127.0.0.1:9/", "cannot be reached"),
+    # resuming
+    ("train resume=.", "resume=."),
+    ("train resume=/dev/null", "resume=/dev/null"),
+    ("train resume={best}", "best.safetensors"),
+    ("train resume={long}", LONG),
+    ("train resume={run} model=small", "model=small"),
+    ("train resume={run} model.decoder_size=8", "model.decoder_size: 64 -> 8"),
+    ("train resume={run} seed=7", "seed: 1 -> 7"),
+    ("train resume={run} trainer.max_steps=abc", "trainer.max_steps"),
+    ("train resume={run} trainer.max_minutes=inf", "trainer.max_minutes=inf"),
+    ("compare_attention {train} folder=nope", "folder=nope"),
+    ("compare_attention {train} lines=[99]", "lines=[99]"),
+    ("compare_attention lines=[0]", "lines=[0]"),
+    ("compare_lengths {train} edges=[]", "edges=[]"),
+    ("compare_lengths {train} long=0", "long=0"),
+    # checkpoints
+    ("evaluate checkpoint=nofile", "checkpoint=nofile"),
+    ("evaluate checkpoint={run}", "is not a file"),
+    ("evaluate checkpoint={long}", LONG),
+    ("evaluate checkpoint={bad}/empty", "bad/empty"),
+    ("evaluate checkpoint={bad}/text", "bad/text"),
+    ("evaluate checkpoint={bad}/cut", "bad/cut"),
+    ("translate checkpoint={bad}/pickle", "bad/pickle"),
+    ("translate checkpoint={bad}/foreign", "bad/foreign"),
+    ("plot_alignment checkpoint={bad}/text source=x", "bad/text"),
+    ("average checkpoints=[nofile] output=x", "nofile"),
+    ("reproduce run=nowhere", "nowhere"),
+    ("reproduce run={bad} device=cpu", "manifest.json"),
+    ("benchmark parts=[trainig]", "trainig"),
+    ("benchmark repeats=0", "repeats=0"),
+    ("benchmark parts=peak", "parts must be a list"),
+    ("average run=nope output=x", "nope"),
+    ("average checkpoints=[{bad}/foreign] output=x", "bad/foreign"),
+    # what is read and written
+    ("evaluate checkpoint={best} source=a", "source=a and target=None"),
+    ("evaluate checkpoint={best} alignment=a", "alignment=a"),
+    ("evaluate checkpoint={best} source=nofile target=nofile", "nofile"),
+    ("evaluate checkpoint={best} source=/ target=/", "cannot be read"),
+    ("evaluate checkpoint={best} 'source=\"{text}/test.de\"' 'target=\"{text}/train.en\"'",
+     "25 lines"),
+    ("evaluate checkpoint={best} output={bad}/text", "bad/text"),
+    ("evaluate checkpoint={best} output={bad}/text/below", "bad/text"),
+    ("plot_alignment checkpoint={best} source=x output=.", "output=."),
+    ("plot_alignment checkpoint={best} source=x output=a.pdf", "output=a.pdf must be"),
+    ("plot_alignment checkpoint={best} source=x output={bad}/text/a.png", "bad/text"),
+    ("plot_alignment checkpoint={best} source=x output={long}.png", LONG),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("line", "named"), WRONG, ids=[line[:70] for line, _ in WRONG])
+def test_a_wrong_command_ends_in_one_line_that_names_it(start, tmp_path, line, named):
+    status, printed, errors = start(line)
+    assert status == 2
+    assert printed == ""
+    assert "Traceback" not in errors
+    *logged, last, nothing = errors.split("\n")
+    assert nothing == ""
+    assert last.startswith("error: ")
+    assert not any(line.startswith("error") for line in logged)
+    assert named in last
+    assert list(tmp_path.iterdir()) == []  # not even an empty run folder
+
+
+def test_the_table_is_long_and_has_every_script():
+    assert len(WRONG) >= 60
+    assert {line.split()[0] for line, _ in WRONG} == set(COMMANDS)
+
+
+def test_the_tokenisers_of_sacrebleu_are_the_choices():
+    assert set(METRIC_TOKENIZERS) == set(BLEU.TOKENIZERS)
+
+
+def test_an_argument_that_is_no_text_is_refused(start, monkeypatch):
+    status, _, errors = start("train name=x\udcff")
+    assert status == 2
+    assert errors == "error: 'name=x\\udcff' is not UTF-8 text (byte 7).\n"
+
+
+@pytest.mark.parametrize("line", ["train", "train --multirun seed=1,2", "compare_lengths"])
+def test_a_run_folder_that_cannot_be_made_is_named(start, tmp_path, line):
+    (tmp_path / "runs").touch()
+    status, _, errors = start(line)
+    assert status == 2
+    assert errors.startswith("error: ")
+    assert "Not a directory: 'runs/" in errors
+    assert errors.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("stdin", "named"),
+    [
+        (io.TextIOWrapper(io.BytesIO(b"Hund\nviele H\xe4user\n")), "stdin, line 2"),
+        (None, "stdin or stdout is closed"),
+    ],
+)
+def test_input_that_is_no_text_is_refused(start, monkeypatch, stdin, named):
+    monkeypatch.setattr(sys, "stdin", stdin)
+    status, printed, errors = start("translate checkpoint={best}")
+    assert (status, printed) == (2, "")
+    assert errors.startswith("error: ")
+    assert named in errors
+    assert errors.count("\n") == 1
+
+
+def test_work_that_was_begun_stays(tmp_path, monkeypatch):
+    """Only a folder with nothing but settings and an empty log goes, and parents left empty."""
+    monkeypatch.chdir(tmp_path)
+    for folder, extra in (("runs/a/1", None), ("runs/a/2", "checkpoints"), ("runs/b/1/0", None)):
+        (tmp_path / folder / ".hydra").mkdir(parents=True)
+        (tmp_path / folder / "train.log").touch()
+        if extra:
+            (tmp_path / folder / extra).mkdir()
+        if folder == "runs/b/1/0":
+            (tmp_path / "runs/b/1/multirun.yaml").touch()
+        command_line.discard_beginnings(Path(folder))
+    assert [path.name for path in (tmp_path / "runs").iterdir()] == ["a"]
+    assert [path.name for path in (tmp_path / "runs/a").iterdir()] == ["2"]
+
+
+# --- whole processes ---------------------------------------------------------------------------
+
+
+def process(name, *arguments, cwd, **settings):
+    """A script as a user starts it; with Ctrl-C also where these tests run without, behind a &."""
+    return subprocess.Popen(
+        [sys.executable, ROOT / f"scripts/{name}.py", *arguments],
+        cwd=cwd,
+        stdin=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=os.environ | {"OMP_NUM_THREADS": "1"} | settings.pop("env", {}),
+        preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),
+        **{"stdout": subprocess.PIPE} | settings,
+    )
+
+
+C_LOCALE = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+
+
+def test_the_locale_changes_no_translation(places, tmp_path):
+    found = []
+    for env in ({}, C_LOCALE):
+        running = process("translate", f"checkpoint={places['best']}", cwd=tmp_path, env=env)
+        found.append((*running.communicate("Größe\u2028x\n\nä\n".encode()), running.returncode))
+    (output, errors, status), (output_in_c, errors_in_c, status_in_c) = found
+    assert output == output_in_c
+    assert errors_in_c == errors.decode().encode("ascii", "backslashreplace")
+    assert status == status_in_c == 0
+    assert output.count(b"\n") == 3
+
+
+def test_an_argument_is_utf_8_in_any_locale(places, tmp_path):
+    arguments = (f"checkpoint={places['best']}", "source='Schläft er?'", "output=a.png")
+    running = process("plot_alignment", *arguments, cwd=tmp_path, env=C_LOCALE)
+    errors = running.communicate()[1].decode()
+    assert running.returncode == 0, errors
+    assert "Schläft" in (tmp_path / "a.json").read_text(encoding="utf-8")
+    # A file name is another matter: there the locale has the word.
+    running = process("prepare", "data.root='Größe'", cwd=tmp_path, env=C_LOCALE)
+    assert "set LC_ALL=C.UTF-8" in running.communicate()[1].decode()
+    assert running.returncode == 2
+
+
+def test_bytes_that_are_no_text_are_refused_as_an_argument(tmp_path):
+    running = process("prepare", b"data.root=\xff", cwd=tmp_path)
+    _, errors = running.communicate()
+    assert (running.returncode, errors.count(b"\n")) == (2, 1)
+    assert errors.startswith(b"error: 'data.root=")
+    assert b"is not UTF-8" in errors
+
+
+def test_a_closed_output_ends_quietly(places, tmp_path):
+    """As ``translate.py | head`` does: nobody reads on, and the next write fails."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    running = process("translate", f"checkpoint={places['best']}", cwd=tmp_path, stdout=writer)
+    os.close(writer)
+    _, errors = running.communicate(b"Der Hund.\n" * 3)
+    assert errors == b""
+    assert running.returncode == 141
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full of Linux")
+def test_a_full_disk_below_the_output_is_told(places, tmp_path):
+    with open("/dev/full", "w") as full:
+        data = shlex.split(places["data"])
+        running = process("prepare", *data, cwd=tmp_path, stdout=full)
+        _, errors = running.communicate()
+    assert errors == (
+        b"error: standard output cannot be written (No space left on device); free some space.\n"
+    )
+    assert running.returncode == 2
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_ctrl_c_while_a_script_is_imported_ends_quietly(tmp_path, name):
+    """Libraries take seconds to import; these send the signal while they are at it."""
+    for library in ("hydra", "numpy"):
+        folder = tmp_path / library
+        (folder / library).mkdir(parents=True)
+        (folder / library / "__init__.py").write_text(
+            "import os, signal, time\nos.kill(os.getpid(), signal.SIGINT)\ntime.sleep(30)\n"
+        )
+        running = process(name, cwd=tmp_path, env={"PYTHONPATH": str(folder)})
+        assert running.communicate() == (b"", b"")
+        assert running.returncode == -signal.SIGINT  # of which a shell makes 130
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_in_the_work_leaves_in_order(places, tmp_path, number, status):
+    """The corpus is a pipe that says nothing: the script waits in the middle of its work."""
+    os.mkfifo(tmp_path / "pipe")
+    data = shlex.split(places["data"])
+    running = process(
+        "prepare",
+        *data,
+        f"data.train.source={tmp_path}/pipe",
+        f"data.prepared={tmp_path}/prepared",
+        cwd=tmp_path,
+    )
+    with open(tmp_path / "pipe", "wb"):  # waits until the script reads
+        assert signalled(running, number) == (b"", b"")
+    assert running.returncode == status
+
+
+def signalled(running, number):
+    """What a process says once it is told to leave; told again where Python was just about to wait
+    for its input, which no earlier signal ends."""
+    while True:
+        running.send_signal(number)
+        with suppress(subprocess.TimeoutExpired):
+            return running.communicate(timeout=15)
+
+
+def test_a_signal_leaves_in_order_also_where_it_breaks_somebodys_tidying_up(monkeypatch, capsys):
+    monkeypatch.setattr(logging, "raiseExceptions", True)
+    # Tests that are started in the background inherit that it is ignored.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+
+    @orderly()
+    def stopped():
+        try:
+            signal.raise_signal(signal.SIGTERM)
+        finally:
+            raise AttributeError("half made")
+
+    @orderly()
+    def stopped_in_a_library():
+        try:
+            signal.raise_signal(signal.SIGINT)
+        except SystemExit:  # as safetensors answers what it is called back with
+            refuse(ValueError(), "the shape could not be determined")
+
+    try:
+        for script, status in ((stopped, 143), (stopped_in_a_library, 130)):
+            with pytest.raises(SystemExit) as left:
+                script()
+            assert left.value.code == status
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert capsys.readouterr().err == ""
+
+
+def test_every_script_has_its_signals_first():
+    """``command_line`` comes first, for what is interrupted before it answers with a traceback."""
+    for path in (ROOT / "scripts").glob("*.py"):
+        lines = path.read_text(encoding="utf-8").split("\n")
+        imported = [line for line in lines if line.startswith(("from seq2seq", "import seq2seq"))]
+        assert imported[0].startswith("from seq2seq.cli.command import"), path.name

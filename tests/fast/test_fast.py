@@ -1,0 +1,337 @@
+"""The fast recurrences equal the plain ones: every value, and the gradient by every input."""
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import nn
+from torch.nn import functional as F
+from torch.testing import assert_close
+
+from seq2seq.attention.distribution import LocalMonotonic, Soft
+from seq2seq.attention.pooling import Attention
+from seq2seq.attention.scoring import AdditiveScore, ConcatScore
+from seq2seq.fast.decoder import attend_and_advance, is_supported
+from seq2seq.fast.encoder import read
+from seq2seq.model.cells import CELLS, RecurrentState
+from seq2seq.model.decoder import Decoder, DecoderState, Memory
+from seq2seq.model.layers import build_layers
+from seq2seq.model.products import has_blocks, packed_linear
+
+every_cell = pytest.mark.parametrize("cell", CELLS)
+few_examples = settings(max_examples=10)  # for each cell
+sizes = st.integers(1, 5)
+
+
+@st.composite
+def lengths(draw, least=1):
+    """Of the sentences of a batch."""
+    return draw(st.lists(st.integers(least, 6), min_size=1, max_size=4).filter(any))
+
+
+def mask_of(lengths, size=None):
+    """True at the first ``lengths`` positions of each row."""
+    return torch.arange(size or max(lengths)) < torch.tensor(lengths).unsqueeze(1)
+
+
+def leaf(*shape, dtype=torch.float64):
+    return torch.randn(*shape, dtype=dtype).requires_grad_()
+
+
+class DecoderCase:
+    """A recurrence of a decoder and its inputs, all of which have gradients."""
+
+    def __init__(self, cell, lengths, sizes=(3, 4, 5, 6), dtype=torch.float64, scale=1.0):
+        """``sizes``: T, H, C and A."""
+        torch.manual_seed(1)
+        (num_steps, state, annotation, hidden), batch = sizes, len(lengths)
+        score = AdditiveScore(state, annotation, hidden)
+        self.cell, self.attention = CELLS[cell](state).to(dtype), Attention(score).to(dtype)
+        gates = self.cell.num_gates * state
+        self.input_layer = nn.Linear(2, gates, dtype=dtype)
+        self.context_layer = nn.Linear(annotation, gates, bias=False, dtype=dtype)
+        self.mask = mask_of(lengths)
+        self.inputs = {
+            "words": leaf(batch, num_steps, 2, dtype=dtype),
+            "hidden": leaf(batch, state, dtype=dtype),
+            "keys": (scale * leaf(batch, max(lengths), hidden, dtype=dtype)).detach(),
+            "annotations": leaf(batch, max(lengths), annotation, dtype=dtype),
+        }
+        self.inputs["keys"].requires_grad_()
+        if cell == "lstm":
+            self.inputs["memory"] = leaf(batch, state, dtype=dtype)
+        modules = nn.ModuleDict(
+            {
+                "cell": self.cell,
+                "score": score,
+                "input_layer": self.input_layer,
+                "context_layer": self.context_layer,
+            }
+        )
+        for name, parameter in modules.named_parameters():
+            if name != "score.key_layer.weight":  # works before the recurrence
+                self.inputs[name] = parameter
+
+    def _call(self, unroll, mask):
+        state = RecurrentState(self.inputs["hidden"], self.inputs.get("memory"))
+        memory = Memory(self.inputs["annotations"], self.inputs["keys"], mask)
+        hiddens, contexts, weights, last = unroll(self.inputs["words"], state, memory)
+        outputs = {"hiddens": hiddens, "contexts": contexts, "weights": weights}
+        outputs["last hidden"] = last.hidden
+        return outputs if last.memory is None else outputs | {"last memory": last.memory}
+
+    def plain(self):
+        decoder = SimpleNamespace(
+            attention=self.attention, cell=self.cell, context_layer=self.context_layer
+        )
+
+        def unroll(embedded, recurrent, memory):
+            state, steps = DecoderState(recurrent, None), []
+            for gates_i in self.input_layer(embedded).unbind(dim=1):
+                state, *seen = Decoder._attend_and_advance(decoder, gates_i, state, memory)
+                steps.append((state.hidden, *seen))
+            return *(torch.stack(parts, 1) for parts in zip(*steps, strict=True)), state.recurrent
+
+        return self._call(unroll, self.mask)
+
+    def fast(self):
+        modules = self.cell, self.attention, (self.input_layer, self.context_layer)
+        return self._call(lambda *call: attend_and_advance(*call, *modules), self.mask)
+
+
+class EncoderCase:
+    """Layers of an encoder and their inputs, all of which have gradients."""
+
+    def __init__(self, cell, lengths, sizes=(4, 3), num_layers=1, dtype=torch.float64):
+        """``sizes``: E and H."""
+        torch.manual_seed(1)
+        self.layers = build_layers(cell, *sizes, num_layers, 0.0).to(dtype)
+        self.mask = mask_of(lengths)
+        embedded = leaf(*self.mask.shape, sizes[0], dtype=dtype)
+        self.inputs = {"embedded": embedded} | dict(self.layers.named_parameters())
+
+    def plain(self):
+        annotations, final = self.layers(self.inputs["embedded"], self.mask)
+        return {"annotations": annotations, "final": final}
+
+    def fast(self):
+        annotations, final = read(self.layers, self.inputs["embedded"], self.mask)
+        return {"annotations": annotations, "final": final}
+
+
+def loss_of(outputs):
+    """A different weight for every number of every output."""
+    torch.manual_seed(2)
+    return sum((x * torch.randn(x.shape, dtype=x.dtype)).sum() for x in outputs.values())
+
+
+def gradients(outputs, inputs):
+    found = torch.autograd.grad(loss_of(outputs), list(inputs.values()), allow_unused=True)
+    return dict(zip(inputs, found, strict=True))
+
+
+def assert_equal(case, **tolerance):
+    fast, plain = case.fast(), case.plain()
+    assert_close(fast, plain, **tolerance)
+    assert_close(gradients(fast, case.inputs), gradients(plain, case.inputs), **tolerance)
+
+
+@every_cell
+@few_examples
+@given(lengths(), st.tuples(sizes, sizes, sizes, sizes))
+def test_a_decoder_computes_and_learns_the_same(cell, lengths, sizes):
+    assert_equal(DecoderCase(cell, lengths, sizes))
+
+
+@every_cell
+@few_examples
+@given(lengths(), st.tuples(sizes, sizes), st.integers(1, 3))
+def test_an_encoder_computes_and_learns_the_same(cell, lengths, sizes, num_layers):
+    assert_equal(EncoderCase(cell, lengths, sizes, num_layers))
+
+
+@every_cell
+@pytest.mark.parametrize("lengths", [[1], [4], [1, 1, 1]], ids=str)
+def test_the_smallest_batches_are_no_exception(cell, lengths):
+    assert_equal(DecoderCase(cell, lengths, (1, 4, 5, 6)))
+    assert_equal(EncoderCase(cell, lengths))
+
+
+@every_cell
+def test_single_precision_is_as_good(cell):
+    lengths = [12, 3, 7, 12, 1]
+    tolerance = {"rtol": 1e-4, "atol": 1e-5}
+    assert_equal(DecoderCase(cell, lengths, (9, 24, 32, 40), torch.float32), **tolerance)
+    assert_equal(EncoderCase(cell, lengths, (20, 24), 2, torch.float32), **tolerance)
+
+
+@every_cell
+def test_half_precision_products_are_near_enough(cell):
+    """Of a decoder: torch's own layers have no products to lower one by one."""
+    case = DecoderCase(cell, [5, 3, 4], (6, 12, 16, 20), torch.float32)
+    with torch.autocast("cpu", torch.bfloat16):
+        fast, plain = case.fast(), case.plain()
+    assert all(x.dtype == torch.float32 for x in fast.values())
+    plain = {name: x.float() for name, x in plain.items()}
+    assert_close(fast, plain, atol=0.02, rtol=0.02)
+    assert_close(gradients(fast, case.inputs), gradients(plain, case.inputs), atol=0.1, rtol=0.1)
+    assert not all(map(torch.equal, fast.values(), case.fast().values()))
+
+
+@every_cell
+@pytest.mark.parametrize("make", [DecoderCase, EncoderCase])
+def test_gradients_are_those_of_small_differences(cell, make):
+    case = make(cell, [3, 1], (2, 2, 2, 3) if make is DecoderCase else (2, 2))
+    inputs = list(case.inputs.values())
+    assert torch.autograd.gradcheck(lambda *_: tuple(case.fast().values()), inputs, fast_mode=True)
+
+
+@every_cell
+@pytest.mark.parametrize("make", [DecoderCase, EncoderCase])
+def test_the_gradient_of_each_output_alone_is_right(cell, make):
+    """A model may leave any of them unused, which autograd tells by None."""
+    case = make(cell, [4, 2])
+    for name in case.plain():
+        fast, plain = (
+            gradients({name: of[name]}, case.inputs) for of in (case.fast(), case.plain())
+        )
+        for key, gradient in plain.items():
+            if gradient is None:  # the last step's own output does not see every input
+                assert fast[key] is None or (fast[key] == 0).all()
+            else:
+                assert_close(fast[key], gradient)
+
+
+@every_cell
+@pytest.mark.parametrize("make", [DecoderCase, EncoderCase])
+def test_the_gradient_by_each_input_alone_is_right(cell, make):
+    case = make(cell, [4, 2])
+    whole = gradients(case.plain(), case.inputs)
+    for name in case.inputs:
+        for other, tensor in case.inputs.items():
+            tensor.requires_grad_(other == name)
+        loss_of(case.fast()).backward()
+        assert_close(case.inputs[name].grad, whole[name])
+        case.inputs[name].grad = None
+        assert all(tensor.grad is None for tensor in case.inputs.values())
+
+
+@every_cell
+@pytest.mark.parametrize("make", [DecoderCase, EncoderCase])
+def test_padding_gets_no_gradient_and_no_weight(cell, make):
+    case = make(cell, [2, 5, 3])
+    outputs = case.fast()
+    found = gradients(outputs, case.inputs)
+    for name in {"embedded", "keys", "annotations"} & case.inputs.keys():
+        assert (found[name][~case.mask] == 0).all()
+        assert (found[name][case.mask] != 0).all()
+    if make is DecoderCase:
+        assert (outputs["weights"].transpose(1, 2)[~case.mask] == 0).all()
+    else:
+        assert (outputs["annotations"][~case.mask] == 0).all()
+
+
+@every_cell
+@pytest.mark.parametrize("make", [DecoderCase, EncoderCase])
+def test_what_stands_at_padding_does_not_matter(cell, make):
+    case = make(cell, [2, 5, 3])
+    before = case.fast()
+    for name in {"embedded", "keys", "annotations"} & case.inputs.keys():
+        case.inputs[name].data[~case.mask] = 1e3
+    assert all(torch.equal(x, before[name]) for name, x in case.fast().items())
+
+
+@every_cell
+def test_a_row_without_a_token_sees_nothing_and_has_finite_gradients(cell):
+    case = DecoderCase(cell, [3, 0, 2])
+    outputs = case.fast()
+    assert (outputs["weights"][1] == 0).all()
+    assert (outputs["contexts"][1] == 0).all()
+    assert_equal(case)
+    assert all(gradient.isfinite().all() for gradient in gradients(outputs, case.inputs).values())
+
+
+@pytest.mark.parametrize("scale", [1e-4, 20.0, 1e4])
+def test_keys_of_any_size_are_scored(scale):
+    """No tanh is computed: neither overflow nor loss of small differences may tell."""
+    case = DecoderCase("gru", [6, 4], scale=scale)
+    if scale > 100:
+        assert_close(case.fast(), case.plain())
+        found = gradients(case.fast(), case.inputs)
+        assert all(gradient.isfinite().all() for gradient in found.values())
+    else:
+        assert_equal(case)
+
+
+@every_cell
+def test_nothing_is_kept_for_every_pair_of_positions(cell):
+    num_steps, hidden, lengths = 30, 16, [20, 20]
+    case, kept = DecoderCase(cell, lengths, (num_steps, 3, 4, hidden)), []
+
+    def keep(tensor):
+        kept.append(tensor.numel())
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+        outputs = case.fast()
+        loss_of(outputs).backward()
+    assert sum(kept) < len(lengths) * num_steps * max(lengths) * hidden / 2
+
+
+@every_cell
+@pytest.mark.parametrize("make", [DecoderCase, EncoderCase])
+def test_a_second_backward_pass_finds_what_the_first_one_did(cell, make):
+    case = make(cell, [4, 2])
+    loss = loss_of(case.fast())
+    inputs = list(case.inputs.values())
+    first = torch.autograd.grad(loss, inputs, retain_graph=True)
+    assert all(map(torch.equal, first, torch.autograd.grad(loss, inputs)))
+
+
+@every_cell
+@pytest.mark.parametrize("make", [DecoderCase, EncoderCase])
+def test_second_derivatives_are_refused(cell, make):
+    case = make(cell, [4, 2])
+    inputs = list(case.inputs.values())
+    loss = loss_of(case.fast()).square()
+    first = torch.autograd.grad(loss, inputs, create_graph=True)
+    with pytest.raises(RuntimeError, match="once_differentiable"):
+        first[0].sum().backward()
+
+
+@every_cell
+def test_dropout_acts_between_layers_and_in_training_only(cell):
+    mask = mask_of([6, 2])
+    embedded = torch.randn(2, 6, 4)
+    one, two = (build_layers(cell, 4, 3, num_layers, 0.5) for num_layers in (1, 2))
+    assert_close(read(one, embedded, mask), one(embedded, mask))
+    assert not torch.equal(read(two, embedded, mask)[0], read(two, embedded, mask)[0])
+    two.eval()
+    assert_close(read(two, embedded, mask), two(embedded, mask))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_weights_in_blocks_multiply_alike_whatever_rows_there_are(dtype):
+    weight, bias, rows = (torch.randn(size, dtype=dtype) for size in ((50, 33), (50,), (70, 33)))
+    multiply = packed_linear(weight, bias)
+    assert_close(multiply(rows), F.linear(rows, weight, bias))
+    assert_close(packed_linear(weight)(rows), F.linear(rows, weight))
+    assert multiply(rows[:0]).shape == (0, 50)
+    if has_blocks(weight):
+        for n in (1, 5, 64):
+            assert torch.equal(multiply(rows[:n]), multiply(rows)[:n])
+
+
+def test_only_what_is_computed_right_is_supported():
+    cell, score = CELLS["gru"](3), AdditiveScore(3, 4, 5)
+    assert is_supported(Attention(score), cell)
+    for other in (
+        Attention(score, coverage=True),
+        Attention(score, Soft("sparsemax")),
+        Attention(score, LocalMonotonic(1)),
+        Attention(ConcatScore(3, 4, 5)),
+        nn.Identity(),
+    ):
+        assert not is_supported(other, cell)

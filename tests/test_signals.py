@@ -1,0 +1,79 @@
+"""A signal is noted, or ends at once what a run can do without."""
+
+import os
+import signal
+from types import SimpleNamespace
+
+import pytest
+
+from seq2seq.runs.run import Run
+from seq2seq.signals import Interrupted, StopSignals
+
+NUMBERS = [signal.SIGINT, signal.SIGTERM]
+
+
+@pytest.fixture(params=NUMBERS)
+def number(request):
+    before = signal.getsignal(request.param)
+    yield request.param
+    signal.signal(request.param, before)
+
+
+def send(number):
+    os.kill(os.getpid(), number)
+
+
+def test_a_signal_is_noted_and_the_handlers_are_given_back(number):
+    before = [signal.getsignal(n) for n in NUMBERS]
+    signals = StopSignals()
+
+    def work():
+        with signals.noted():
+            assert signals.number is None
+            send(number)
+            send(number)
+            assert signals.number == number
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        work()
+    assert [signal.getsignal(n) for n in NUMBERS] == before
+
+
+def test_what_is_ignored_stays_ignored(number):
+    signal.signal(number, signal.SIG_IGN)
+    signals = StopSignals()
+    with signals.noted():
+        send(number)
+    assert signals.number is None
+    assert signal.getsignal(number) is signal.SIG_IGN
+
+
+def test_what_a_run_can_do_without_ends_at_once_or_does_not_begin(number):
+    signals, done = StopSignals(), []
+
+    def work():
+        with signals.raised():
+            done.append("began")
+            send(number)
+            done.append("went on")
+
+    with signals.noted():
+        with pytest.raises(Interrupted, match=number.name) as caught:
+            work()
+        assert caught.value.exit_status == 128 + number
+        assert signals.number == number
+        send(number)  # while the run is saved
+        with pytest.raises(Interrupted):
+            work()
+    assert done == ["began"]
+
+
+def test_scoring_ends_at_once(number, monkeypatch):
+    run = Run.__new__(Run)
+    run.trainer = SimpleNamespace(stop=StopSignals())
+    monkeypatch.setattr(Run, "_score", lambda self: send(number))
+    before = signal.getsignal(number)
+    with pytest.raises(Interrupted):
+        run.finish()
+    assert signal.getsignal(number) is before

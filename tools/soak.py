@@ -1,0 +1,511 @@
+"""Training processes are killed at random moments and resumed, until nothing is left to kill.
+
+    make soak                                   200 kills
+    make soak ARGS="--kills 1000 --seed 7"      more of them, and others
+    make soak ARGS="--processes --kills 20"     each start a new interpreter, as a user's is
+
+One run is left alone: the reference. Each of the others is killed several times on its way
+(kill -9, SIGTERM, Ctrl-C, a disk that is full from one moment on), resumed after each, and must end
+as the reference did: parameters, optimiser, random numbers, journal, TensorBoard, pictures,
+translations and scores, bit for bit. A table says how many kills met which phase of a run, and
+how many runs were lost or differ; the exit status is 1 if any did.
+
+A start takes seconds, most of them for imports. So the processes are forked from this one, which
+has imported everything and computed nothing; they die as any other process does.
+"""
+
+import argparse
+import importlib
+import importlib.util
+import json
+import mmap
+import os
+import random
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+from collections import Counter
+from pathlib import Path
+from typing import Any, NamedTuple, NoReturn
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+from conftest import ROOT, TINY, data_arguments
+from tensorboard.backend.event_processing.plugin_event_accumulator import EventAccumulator
+
+from seq2seq.checkpoint import load_checkpoint
+from seq2seq.run_folder import checkpoint_path
+from seq2seq.runs.run import Run
+from seq2seq.search.translator import Translator
+from seq2seq.training import trainer as trainer_module
+from seq2seq.training.checkpoints import saved_steps
+from seq2seq.training.trainer import Trainer
+
+PHASES = ("start-up", "training", "validation", "decoding", "saving", "scoring")
+KINDS = ("SIGKILL", "SIGTERM", "SIGINT", "disk full")
+ODDS = (6, 2, 1, 1)
+LINES = {"train": 60, "valid": 5, "test": 4}  # of the sample corpus: an epoch is 8 steps
+SETTINGS = (
+    *TINY,
+    "device=cpu",
+    "model.dropout=0.3",
+    "optim.learning_rate=0.02",
+    "optim.schedule.name=linear",
+    "trainer.max_epochs=3",
+    "trainer.batch_sentences=4",
+    "trainer.bucket_batches=3",
+    "trainer.accumulate_batches=2",
+    "trainer.label_smoothing=0.1",
+    "trainer.log_every_steps=3",  # no divisor of the next: not every save is at a line of the log
+    "trainer.validate_every_steps=5",
+    "trainer.select=loss",
+    "trainer.patience=3",
+    "trainer.keep_last=2",
+    "trainer.keep_best=2",
+    "trainer.sentences=[1]",
+    "decoding.beam_size=2",
+)
+CLOCKS = {"seconds", "training_seconds", "interval_seconds", "tokens_per_second"}
+
+
+# --- a process that tells where it is ---------------------------------------------------------
+
+
+class Board:
+    """What a forked process says of itself, in memory that outlives it."""
+
+    def __init__(self) -> None:
+        self.cells = np.frombuffer(mmap.mmap(-1, 4096), dtype=np.int64)
+        self.cells[:] = 0
+        self.entries = self.cells[2 : 2 + len(PHASES)]
+
+    @property
+    def phase(self) -> str:
+        return PHASES[self.cells[0]]
+
+    @property
+    def step(self) -> int:
+        return int(self.cells[1])
+
+    def announce(self, owner: Any, name: str, phase: str) -> None:
+        """Make a function tell when it begins, and ends."""
+        original = getattr(owner, name)
+
+        def announced(*arguments: Any, **settings: Any) -> Any:
+            before = self.cells[0].item()
+            self.cells[0] = PHASES.index(phase)
+            self.entries[self.cells[0]] += 1
+            try:
+                return original(*arguments, **settings)
+            finally:
+                self.cells[0] = before
+
+        setattr(owner, name, announced)
+
+    def announce_all(self) -> None:
+        self.announce(Trainer, "_train", "training")
+        self.announce(Trainer, "_update", "training")
+        self.announce(Trainer, "_validate_once", "validation")
+        self.announce(Translator, "translate", "decoding")
+        self.announce(Trainer, "_save", "saving")
+        self.announce(Run, "finish", "scoring")
+        update = Trainer._update
+
+        def counted(trainer: Trainer, *arguments: Any) -> None:
+            update(trainer, *arguments)
+            self.cells[1] = trainer.progress.step
+
+        trainer_module.Trainer._update = counted  # type: ignore[method-assign]
+
+
+class Process:
+    """``scripts/train.py`` at work.
+
+    Args:
+        script: the imported script, to fork; None starts an interpreter of its own.
+        arguments: its command line.
+        cwd: where it is started.
+    """
+
+    def __init__(self, script: Any, arguments: list[str], cwd: Path):
+        self.board, self.output, self.status = Board(), b"", None
+        self.reading, writing = os.pipe()
+        os.set_blocking(self.reading, False)
+        if script is None:
+            command = [sys.executable, str(ROOT / "scripts" / "train.py"), *arguments]
+            self.popen = subprocess.Popen(command, cwd=cwd, stdout=writing, stderr=writing)
+            self.pid = self.popen.pid
+        else:
+            self.pid = os.fork()
+            if self.pid == 0:
+                self._become(script, arguments, cwd, writing)
+        os.close(writing)
+
+    def _become(self, script: Any, arguments: list[str], cwd: Path, output: int) -> NoReturn:
+        status = 1
+        try:
+            os.dup2(output, 1)
+            os.dup2(output, 2)
+            sys.stdout, sys.stderr = os.fdopen(1, "w"), os.fdopen(2, "w", 1)
+            os.chdir(cwd)
+            signal.signal(signal.SIGINT, signal.SIG_DFL)  # as scripts have it while they import
+            sys.argv = ["train.py", *arguments]
+            self.board.announce_all()
+            script.main()
+            status = 0
+        except SystemExit as stop:
+            status = stop.code  # type: ignore[assignment]
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            sys.stderr.flush()
+            os._exit(status)
+
+    def ended(self) -> bool:
+        """Whether it has; reads what it wrote meanwhile, or its pipe would fill and stop it."""
+        if self.status is None:
+            pid, status = os.waitpid(self.pid, os.WNOHANG)
+            if pid:
+                self.status = os.waitstatus_to_exitcode(status)
+        try:
+            while part := os.read(self.reading, 1 << 16):
+                self.output += part
+        except BlockingIOError:
+            pass
+        return self.status is not None
+
+    def wait(self) -> int:
+        while not self.ended():
+            time.sleep(0.002)
+        os.close(self.reading)
+        assert self.status is not None
+        return self.status
+
+    def strike(self, kind: str, space: int) -> None:
+        """Kill it, or let no file of it grow beyond ``space`` bytes any more."""
+        if kind == "disk full":
+            hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
+            resource.prlimit(self.pid, resource.RLIMIT_FSIZE, (space, hard))
+        else:
+            os.kill(self.pid, signal.Signals[kind])
+
+
+# --- what a run leaves behind ------------------------------------------------------------------
+
+
+def record(folder: Path) -> dict[str, Any]:
+    """All that a run leaves behind but its clocks, each under a name."""
+    found: dict[str, Any] = {}
+    ranking: list[Any] = []
+    for name in ("last", "best"):
+        checkpoint = load_checkpoint(checkpoint_path(folder, name))
+        progress = checkpoint.header["progress"]
+        ranking = ranking or progress["ranking"]
+        for tensor, value in checkpoint.tensors.items():
+            found[f"{name}.safetensors {tensor}"] = value.numpy().tobytes()
+        for key in progress.keys() - CLOCKS - {"epoch", "position"}:
+            found[f"{name}.safetensors progress.{key}"] = progress[key]
+        for key in ("sides", "random"):
+            found[f"{name}.safetensors {key}"] = checkpoint.header[key]
+    kept = saved_steps(folder)
+    for _, step in ranking:
+        tensors = load_checkpoint(kept[step]).tensors if step in kept else {}
+        for tensor, value in tensors.items():
+            found[f"step_{step}.safetensors {tensor}"] = value.numpy().tobytes()
+    lines = (folder / "journal.jsonl").read_text(encoding="utf-8").splitlines()
+    for number, line in enumerate(lines, start=1):
+        found[f"journal.jsonl:{number}"] = _without_clocks(json.loads(line))
+    summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
+    found["summary.json"] = _without_clocks(summary, "command", "environment")
+    for path in sorted(folder.glob("alignments/*/*")) + sorted(folder.glob("checkpoints/*/*")):
+        found[str(path.relative_to(folder))] = path.read_bytes()
+    for path in folder.rglob("*.partial"):
+        found[str(path.relative_to(folder))] = "left over"
+    return found | _curves(folder)
+
+
+def _without_clocks(values: dict[str, Any], *others: str) -> dict[str, Any]:
+    return {key: value for key, value in values.items() if key not in CLOCKS | {*others}}
+
+
+def _curves(folder: Path) -> dict[str, Any]:
+    """What TensorBoard shows of a run, as it reads it: steps with values."""
+    unlimited = {"scalars": 0, "images": 0, "text": 0}
+    events = EventAccumulator(str(folder / "tensorboard"), tensor_size_guidance=unlimited)
+    return {
+        f"TensorBoard {tag}": [
+            (event.step, event.tensor_proto.SerializeToString()) for event in events.Tensors(tag)
+        ]
+        for tag in events.Reload().Tags()["tensors"]  # where it keeps numbers and pictures too
+        if tag.split("/")[-1] not in CLOCKS
+    }
+
+
+def compare(reference: dict[str, Any], other: dict[str, Any]) -> tuple[list[str], int]:
+    """The names under which two records differ, and in how many bits their tensors do."""
+    names = [name for name in reference | other if reference.get(name, ...) != other.get(name, ...)]
+    bits = 0
+    for name in names:
+        one, two = reference.get(name), other.get(name)
+        if isinstance(one, bytes) and isinstance(two, bytes) and len(one) == len(two):
+            different = np.frombuffer(one, np.uint8) ^ np.frombuffer(two, np.uint8)
+            bits += int(np.unpackbits(different).sum())
+    return names, bits
+
+
+# --- kills --------------------------------------------------------------------------------------
+
+
+class Moment(NamedTuple):
+    """When to strike, and how."""
+
+    phase: str | None  # None: so many seconds after the start, wherever that is
+    entry: int  # how many times the phase is entered before
+    delay: float  # seconds after that
+    kind: str
+    space: int  # bytes, where the disk is full
+
+    def is_near(self, process: Process, started: float) -> bool:
+        if self.phase is None:
+            return time.monotonic() - started >= self.delay
+        return process.board.entries[PHASES.index(self.phase)] >= self.entry
+
+
+class Soak:
+    """The reference, the runs that are killed, and the counts of both.
+
+    Args:
+        options: the command line.
+        work: a folder for everything.
+    """
+
+    def __init__(self, options: argparse.Namespace, work: Path):
+        self.options, self.work = options, work
+        self.random = random.Random(options.seed)
+        self.kills: Counter[tuple[str, str]] = Counter()
+        self.runs = self.restarts = self.half_written = self.bits = 0
+        self.faults: list[str] = []
+        self.lost: set[int] = set()
+        self.slowest, self.pace = 0.0, 1.0
+        self.script = None if options.processes else _import_script()
+        for part, count in LINES.items():
+            for kind in ("de", "en", "align"):
+                text = (ROOT / "data" / "sample" / f"{part}.{kind}").read_text(encoding="utf-8")
+                lines = "".join(line + "\n" for line in text.split("\n")[:count])
+                (work / f"{part}.{kind}").write_text(lines, encoding="utf-8")
+
+    def start(self, folder: Path, resume: bool, *more: str) -> Process:
+        # TensorBoard sorts the files of a run by the second in which they were made and then by
+        # process number, which starts again at some time: no two starts in one second.
+        time.sleep(1.001 - time.time() % 1)
+        fresh = [
+            *data_arguments(self.work, self.work / "prepared"),
+            *SETTINGS,
+            f"precision={self.options.precision}",
+            f"hydra.run.dir={folder}",
+        ]
+        arguments = [f"resume={folder}"] if resume else fresh
+        return Process(self.script, [*arguments, *more], self.work)
+
+    def refer(self) -> dict[str, Any]:
+        """The run that nobody touches; measures how long everything takes."""
+        folder = self.work / "reference"
+        self.start(self.work / "first", False, "trainer.max_steps=1").wait()  # prepares the corpus
+        started = time.monotonic()
+        process = self.start(folder, False)
+        spent: Counter[str] = Counter()
+        before = started
+        while not process.ended():
+            time.sleep(0.001)
+            now = time.monotonic()
+            spent[process.board.phase] += now - before
+            before = now
+        if process.wait() != 0:
+            raise SystemExit(f"the reference failed:\n{process.output.decode()}")
+        self.entries = [max(1, int(count)) for count in process.board.entries]
+        self.mean = {
+            phase: spent[phase] / entries
+            for phase, entries in zip(PHASES, self.entries, strict=True)
+        }
+        self.seconds = before - started
+        self.size = checkpoint_path(folder, "last").stat().st_size
+        return record(folder)
+
+    def draw(self) -> Moment:
+        """A phase, all alike, early in what is left of it; or any moment."""
+        (kind,) = self.random.choices(KINDS, ODDS)
+        space = self.random.choice([0, self.random.randrange(self.size)])
+        if self.script is None or self.random.random() < 0.2:
+            return Moment(None, 0, self.random.uniform(0, self.seconds * self.pace), kind, space)
+        number = self.random.randrange(len(PHASES))
+        entry = self.random.randint(1, max(1, self.entries[number] // 3)) if number else 0
+        delay = self.random.uniform(0, self.mean[PHASES[number]] * self.pace)
+        return Moment(PHASES[number], entry, delay, kind, space)
+
+    def run(self, reference: dict[str, Any]) -> None:
+        """One run: killed several times, then left to end, then compared."""
+        self.runs += 1
+        folder = self.work / f"run_{self.runs}"
+        left = self.random.randint(3, 10)
+        resume, done = False, False
+        while not done:
+            moment = self.draw() if left > 0 and self.total() < self.options.kills else None
+            left -= 1
+            done = self.live(folder, resume, moment)
+            if self.runs in self.lost:
+                return
+            resume = True
+            if not done and not any((folder / "checkpoints").glob("*.safetensors")):
+                self.start_again(folder)
+                resume = False
+        names, bits = compare(reference, record(folder))
+        self.bits += bits
+        if names:
+            self.blame(f"differs in {len(names)}, {bits} bits: {', '.join(names[:8])}")
+        else:
+            shutil.rmtree(folder)
+
+    def live(self, folder: Path, resume: bool, moment: Moment | None) -> bool:
+        """One process from start to death; whether the run is at its end."""
+        process, started = self.start(folder, resume), time.monotonic()
+        struck = None  # phase and time of the blow
+        if moment is not None:
+            while not process.ended() and not moment.is_near(process, started):
+                time.sleep(0.001)
+            if moment.phase is not None:
+                time.sleep(moment.delay)
+            if not process.ended():
+                struck = process.board.phase if self.script else "not known"
+                asked = time.monotonic()
+                process.strike(moment.kind, moment.space)
+        status = process.wait()
+        if struck is None:
+            if moment is not None:
+                self.pace *= 0.7  # it was faster than the reference, on a machine less busy
+            if status != 0:
+                self.lost.add(self.runs)
+                self.blame("an end that nobody asked for", process)
+            return status == 0
+        assert moment is not None
+        if moment.kind == "SIGKILL" and self.script:
+            struck = process.board.phase
+        if status == 0:  # it was at its end, or found the space that was left enough
+            return True
+        self.kills[struck, moment.kind] += 1
+        self.half_written += bool(list((folder / "checkpoints").glob("*.partial")))
+        self.check_death(process, moment, folder, struck)
+        if moment.kind in ("SIGTERM", "SIGINT"):
+            self.slowest = max(self.slowest, time.monotonic() - asked)
+            self.judge(time.monotonic() - asked < self.options.leave_seconds, process, "too slow")
+        return False
+
+    def check_death(self, process: Process, moment: Moment, folder: Path, phase: str) -> None:
+        """That it left as documented, with what it owes."""
+        # Before the program has its handlers, a signal ends it as it ends any process.
+        by_signal = {
+            "SIGKILL": {-9},
+            "SIGTERM": {143} | ({-15} if phase in ("start-up", "not known") else set()),
+            "SIGINT": {130} | ({-2} if phase in ("start-up", "not known") else set()),
+            "disk full": {2},
+        }
+        name = f"{moment.kind} in {phase}"
+        self.judge(process.status in by_signal[moment.kind], process, name)
+        text = process.output.decode()
+        self.judge("Traceback" not in text and "Logging error" not in text, process, name)
+        if process.status == 2:
+            errors = [line for line in text.splitlines() if line.startswith("error: ")]
+            self.judge(len(errors) == 1 and text.splitlines()[-1:] == errors, process, name)
+        last = checkpoint_path(folder, "last")
+        if last.exists():
+            step = load_checkpoint(last).header["progress"]["step"]  # whole, whatever happened
+            saved = process.status not in (130, 143) or step >= process.board.step
+            self.judge(saved, process, f"{name}: step {process.board.step} was not saved")
+
+    def start_again(self, folder: Path) -> None:
+        """Nothing was saved: resuming says so in one line, and the run begins anew."""
+        self.restarts += 1
+        process = self.start(folder, True)
+        process.wait()
+        lines = process.output.decode().splitlines()
+        told = process.status == 2 and len(lines) == 1 and "start it again" in lines[0]
+        self.judge(told, process, "resuming without a checkpoint")
+        shutil.rmtree(folder, ignore_errors=True)
+
+    def judge(self, good: bool, process: Process, what: str) -> None:
+        if not good:
+            self.blame(what, process)
+
+    def blame(self, what: str, process: Process | None = None) -> None:
+        said = process.output.decode()[-3000:] if process else ""
+        status = f": status {process.status}\n{said}" if process else ""
+        self.faults.append(f"run_{self.runs}: {what}{status}")
+        print(self.faults[-1], flush=True)
+
+    def total(self) -> int:
+        return sum(self.kills.values())
+
+    def table(self) -> str:
+        phases = [*PHASES, *({phase for phase, _ in self.kills} - {*PHASES})]
+        rows = [f"{'kills in':<12}" + "".join(f"{kind:>11}" for kind in (*KINDS, "sum"))]
+        for phase in phases:
+            counts = [self.kills[phase, kind] for kind in KINDS]
+            rows.append(f"{phase:<12}" + "".join(f"{n:>11}" for n in (*counts, sum(counts))))
+        sums = [sum(self.kills[phase, kind] for phase in phases) for kind in KINDS]
+        rows.append(f"{'sum':<12}" + "".join(f"{n:>11}" for n in (*sums, sum(sums))))
+        different = sum("differs in" in fault for fault in self.faults)
+        return "\n".join(rows) + (
+            f"\n\n{self.runs} runs, {self.restarts} begun anew because nothing was saved yet, "
+            f"{self.half_written} kills left a half-written file\n"
+            f"slowest to leave after SIGTERM or SIGINT: {self.slowest:.1f} s\n"
+            f"{len(self.lost)} lost runs, {different} runs that differ, "
+            f"{self.bits} differing bits, {len(self.faults)} faults in all"
+        )
+
+
+def _import_script() -> Any:
+    # These are imported on their first use, which would be in every forked process.
+    for name in ("torch._dynamo", "sacremoses", "matplotlib.backends.backend_agg"):
+        importlib.import_module(name)
+    spec = importlib.util.spec_from_file_location("train", ROOT / "scripts" / "train.py")
+    assert spec is not None
+    assert spec.loader is not None
+    script = importlib.util.module_from_spec(spec)
+    sys.modules["train"] = script
+    spec.loader.exec_module(script)
+    return script
+
+
+def parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--kills", type=int, default=200, help="how many, over all runs")
+    parser.add_argument("--seed", type=int, default=1, help="of the moments")
+    parser.add_argument("--precision", default="fp32", help="fp32 or bf16")
+    parser.add_argument("--processes", action="store_true", help="new interpreters, not forks")
+    parser.add_argument("--leave-seconds", type=float, default=10, help="allowed after SIGTERM")
+    parser.add_argument("--work", type=Path, help="a new folder to keep everything in")
+    return parser.parse_args()
+
+
+def main() -> None:
+    options = parse()
+    with tempfile.TemporaryDirectory() as temporary:
+        work = (options.work or Path(temporary)).absolute()
+        work.mkdir(parents=True, exist_ok=options.work is None)
+        soak = Soak(options, work)
+        reference = soak.refer()
+        print(f"reference: {soak.seconds:.1f} s, {len(reference)} things to compare", flush=True)
+        while soak.total() < options.kills:
+            soak.run(reference)
+            print(f"{soak.total()} kills, {soak.runs} runs", flush=True)
+    print(soak.table())
+    sys.exit(1 if soak.faults else 0)
+
+
+if __name__ == "__main__":
+    main()
