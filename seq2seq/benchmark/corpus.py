@@ -10,8 +10,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from seq2seq.data.batching import Batch, BatchLimits, plan_batches
-from seq2seq.data.prefetch import load_batches
+from seq2seq.data.batching import Batch, BatchLimits, load_batches, plan_batches
 from seq2seq.data.store import IdStore, IdWriter
 from seq2seq.data.vocabulary import EOS, PAD
 

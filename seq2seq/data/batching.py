@@ -1,10 +1,12 @@
-"""Ids become padded batches, in an order that is a pure function of seed and epoch.
+"""Padded batches of token ids, in an order that is a pure function of seed and epoch.
 
-Nothing here grows with the corpus: neither memory, nor what an epoch or a resumed run begins with.
+Neither memory nor the time to start or resume an epoch grows with the size of the corpus.
 """
 
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import torch
@@ -14,28 +16,30 @@ from torch import Tensor
 from seq2seq.data.store import IdStore
 from seq2seq.data.vocabulary import BOS, EOS, PAD
 
-ROUNDS = 8  # of the network that shuffles an epoch
+ROUNDS = 8  # of the Feistel network that shuffles an epoch
+BATCHES_AHEAD = 4  # batches that are made before the training loop asks for them
 
+T = TypeVar("T")
 Ids = Sequence[int] | NDArray[np.integer]
 
 
 class Batch(NamedTuple):
     """Sentence pairs of similar length."""
 
-    source: Tensor  # ids that end with EOS, (B, S)
-    source_mask: Tensor  # True at tokens, (B, S)
-    target_in: Tensor  # ids that start with BOS, (B, T)
-    target_out: Tensor  # ids that end with EOS, (B, T); PAD behind
+    source: Tensor  # ids that end with EOS, then PAD, (B, S)
+    source_mask: Tensor  # True at tokens, False at padding, (B, S)
+    target_in: Tensor  # ids that start with BOS, then PAD, (B, T)
+    target_out: Tensor  # ids that end with EOS, then PAD, (B, T)
 
     def to(self, device: torch.device) -> "Batch":
-        return Batch(*(part.to(device, non_blocking=True) for part in self))
+        return Batch(*(tensor.to(device, non_blocking=True) for tensor in self))
 
 
 class BatchLimits(NamedTuple):
-    """How large a batch may be; at least one of the two is set."""
+    """Maximum size of a batch; at least one of the two limits is set."""
 
     sentences: int | None
-    tokens: int | None  # padded positions of the longer side, EOS included
+    tokens: int | None  # positions of the longer side, EOS and padding included
 
     def fits(self, sentences: int, longest: int) -> bool:
         return (self.sentences is None or sentences <= self.sentences) and (
@@ -44,11 +48,11 @@ class BatchLimits(NamedTuple):
 
 
 def end_and_pad(sequences: Sequence[Ids]) -> NDArray[np.int64]:
-    """B sequences of ids as a matrix, EOS behind each and then PAD: (B, longest + 1)."""
+    """Append EOS to B sequences of ids and pad them to a matrix, (B, longest + 1)."""
     lengths = np.array([len(ids) for ids in sequences])
     positions = np.arange(lengths.max() + 1)
     matrix = np.full((len(lengths), len(positions)), PAD, dtype=np.int64)
-    # A cast only because numpy takes an empty list for floats.
+    # The cast is needed because numpy treats an empty list as floats.
     ids = np.concatenate(sequences, dtype=np.int64, casting="unsafe")
     matrix[positions < lengths[:, None]] = ids
     matrix[np.arange(len(lengths)), lengths] = EOS
@@ -56,36 +60,39 @@ def end_and_pad(sequences: Sequence[Ids]) -> NDArray[np.int64]:
 
 
 def pad_sources(sources: Sequence[Ids]) -> tuple[Tensor, Tensor]:
-    """Source ids with EOS behind, (B, S), and their mask; even a blank sentence has one token."""
+    """Source ids with EOS, and their mask, both (B, S); a blank sentence consists of EOS alone."""
     source = end_and_pad(sources)
     return torch.from_numpy(source), torch.from_numpy(source != PAD)
 
 
 def collate(sources: Sequence[Ids], targets: Sequence[Ids]) -> Batch:
-    """A batch from ids without BOS and EOS."""
+    """Make a batch from ids without BOS and EOS."""
     target_out = end_and_pad(targets)
     target_in = np.full_like(target_out, BOS)
-    # EOS is never an input: where the row goes on, it does so with padding.
+    # EOS is never an input of the decoder: shorter rows continue with padding.
     target_in[:, 1:] = np.where(target_out[:, :-1] == EOS, PAD, target_out[:, :-1])
     return Batch(*pad_sources(sources), torch.from_numpy(target_in), torch.from_numpy(target_out))
 
 
 def shuffled(positions: NDArray[np.int64], count: int, seed: tuple[int, int]) -> NDArray[np.int64]:
-    """What a random order of ``range(count)`` has at these positions; any few of them at once.
+    """Elements at these positions of a random permutation of ``range(count)``.
+
+    Any positions can be computed without computing the others.
 
     A Feistel network, which maps the numbers of an even number of bits one to one (Luby and
     Rackoff 1988, doi:10.1137/0217022): with x = (left, right) and a key k for each round,
 
         (left, right) -> (right, left ^ mix(right + k))
 
-    What leaves the range goes through the network again until it is inside, which keeps the
-    mapping one to one ("cycle walking", Black and Rogaway 2002, doi:10.1007/3-540-45760-7_9).
+    Results outside the range go through the network again until they are inside, which keeps
+    the mapping one to one ("cycle walking", Black and Rogaway 2002,
+    doi:10.1007/3-540-45760-7_9).
 
     Args:
         positions: within ``range(count)``, (N,).
         seed: run and epoch; the order depends on nothing else.
     """
-    bits = np.uint64((max(count - 1, 1).bit_length() + 1) // 2)  # of a half
+    bits = np.uint64((max(count - 1, 1).bit_length() + 1) // 2)  # in each half
     mask = (np.uint64(1) << bits) - np.uint64(1)
     keys = np.random.default_rng(seed).integers(1 << 64, size=ROUNDS, dtype=np.uint64)
     found = np.array(positions, dtype=np.uint64)
@@ -100,8 +107,8 @@ def shuffled(positions: NDArray[np.int64], count: int, seed: tuple[int, int]) ->
 
 
 def _mix(x: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """Every bit of the result depends on every bit of ``x``: the finaliser of SplitMix64
-    (Steele, Lea and Flood 2014, doi:10.1145/2660193.2660195, "variant 13")."""
+    """Hash each number so that every output bit depends on every input bit: the finalizer of
+    SplitMix64 (Steele, Lea and Flood 2014, doi:10.1145/2660193.2660195, "variant 13")."""
     x = (x ^ x >> np.uint64(30)) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ x >> np.uint64(27)) * np.uint64(0x94D049BB133111EB)
     return x ^ x >> np.uint64(31)
@@ -115,19 +122,19 @@ def plan_batches(
     seed: tuple[int, int],
     start: int = 0,
 ) -> Iterator[NDArray[np.int64]]:
-    """Which sentences make which batch, for one epoch or the rest of one.
+    """Yield the sentence indices of each batch of one epoch, or of the rest of one.
 
-    Sentences are shuffled, then sorted by length within buckets of about ``bucket_batches``
-    batches, cut, and the batches of a bucket shuffled. (Bahdanau et al. 2015, appendix B.2, sort
-    20 batches at a time.) One bucket is planned at a time.
+    Sentences are shuffled, sorted by length within buckets of about ``bucket_batches`` batches
+    and cut into batches; then the batches of each bucket are shuffled. (Bahdanau et al. 2015,
+    appendix B.2, sort 20 batches at a time.) One bucket is planned at a time.
 
     Args:
-        source: ids of the sources; only their lengths matter.
-        target: the same of the targets.
-        limits: how large a batch may be.
+        source: source ids; only their lengths matter.
+        target: target ids; only their lengths matter.
+        limits: maximum size of a batch.
         bucket_batches: batches sorted together; with 1, sentences stay in random order.
         seed: run and epoch; the plan depends on nothing else.
-        start: sentences of this epoch already used, in the batches of this very plan.
+        start: sentences of this epoch that were already used, in batches of the same plan.
     """
     count = len(source)
     mean = max(source.num_ids, target.num_ids) / max(count, 1) + 1
@@ -149,11 +156,13 @@ def plan_batches(
 
 
 def cut(rows: NDArray, lengths: NDArray, limits: BatchLimits) -> list[NDArray[np.int64]]:
-    """Consecutive batches, each as large as ``limits`` let it be; none is empty or left out.
+    """Cut sentences into consecutive batches, each as large as ``limits`` allow.
+
+    No batch is empty, and a sentence that exceeds the limits gets a batch of its own.
 
     Args:
-        rows: the sentences, in the order in which they are cut.
-        lengths: of the longer side of each, EOS included.
+        rows: indices of the sentences, in the order in which they are cut.
+        lengths: length of the longer side of each sentence, EOS included.
     """
     batches, start, longest = [], 0, 0
     for end, length in enumerate(lengths.tolist()):
@@ -162,3 +171,31 @@ def cut(rows: NDArray, lengths: NDArray, limits: BatchLimits) -> list[NDArray[np
             batches.append(rows[start:end])
             start, longest = end, length
     return [*batches, rows[start:]] if len(rows) else []
+
+
+def load_batches(
+    source: IdStore, target: IdStore, plan: Iterable[NDArray], device: torch.device
+) -> Iterator[Batch]:
+    """Yield the batches of a plan; later ones are read, padded and moved in the background."""
+    batches = (collate(source.read(rows), target.read(rows)).to(device) for rows in plan)
+    return prefetch(batches, BATCHES_AHEAD)
+
+
+def prefetch(items: Iterator[T], ahead: int) -> Iterator[T]:
+    """Yield the same items in the same order, computing up to ``ahead`` of them in advance.
+
+    An error while an item is computed is raised when that item is requested. The background
+    thread ends with the iterator, whether it is exhausted, closed or garbage-collected, after
+    finishing at most the item it is working on.
+    """
+    thread = ThreadPoolExecutor(1, thread_name_prefix="prefetch")
+    try:
+        pending = deque(thread.submit(items.__next__) for _ in range(ahead))
+        while True:
+            item = pending.popleft().result()
+            pending.append(thread.submit(items.__next__))
+            yield item
+    except StopIteration:
+        return  # raised by ``items.__next__`` in the thread: there are no more items
+    finally:
+        thread.shutdown(cancel_futures=True)

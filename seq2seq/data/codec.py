@@ -1,13 +1,23 @@
-"""One side of a translation: how its sentences become ids, and ids become text again."""
+"""Text of one language to token ids, and ids back to text."""
 
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from seq2seq.data.tokenizer import Tokenizer, tokenizer_from_state
-from seq2seq.data.vocabulary import Vocabulary
+from seq2seq.data.vocabulary import BOS, EOS, PAD, Vocabulary
+
+CONTROL_IDS = frozenset((PAD, BOS, EOS))
+
+
+class Encoded(NamedTuple):
+    """A tokenized sentence, without BOS and EOS; a blank sentence has no tokens."""
+
+    tokens: list[str]
+    ids: list[int]  # of the same length
 
 
 class Codec(NamedTuple):
-    """A language's tokenizer and vocabulary; all that translation needs to know of its text."""
+    """Tokenizer and vocabulary of one language: the only way from text to ids and back."""
 
     tokenizer: Tokenizer
     vocabulary: Vocabulary
@@ -16,11 +26,31 @@ class Codec(NamedTuple):
     def language(self) -> str:
         return self.tokenizer.language
 
+    def encode(self, sentences: Iterable[str]) -> list[Encoded]:
+        """Tokens and ids of each sentence; tokens outside the vocabulary get the id UNK."""
+        return [
+            Encoded(tokens, self.vocabulary.ids(tokens))
+            for tokens in self.tokenizer.tokenize_many(sentences)
+        ]
+
+    def decode(self, sentence: Sequence[int] | Sequence[str]) -> str:
+        """Detokenized text of one sentence, given as ids or as tokens.
+
+        Ids PAD, BOS and EOS are left out; tokens are taken as they are, because a text may
+        contain the spelling of a control token.
+        """
+        tokens = [
+            self.vocabulary.tokens([item])[0] if isinstance(item, int) else item
+            for item in sentence
+            if item not in CONTROL_IDS
+        ]
+        return self.tokenizer.detokenize(tokens)
+
     def state(self) -> dict[str, Any]:
-        """For JSON; the model of a SentencePiece tokenizer is kept apart, being bytes."""
+        """Description for JSON; the bytes of a SentencePiece model are stored separately."""
         return {"tokenizer": self.tokenizer.state(), "vocabulary": self.vocabulary.token_list}
 
 
 def codec_from_state(state: dict[str, Any], model: bytes | None) -> Codec:
-    """What ``Codec.state`` describes."""
+    """Build the codec that ``Codec.state`` described; ``model`` is SentencePiece's."""
     return Codec(tokenizer_from_state(state["tokenizer"], model), Vocabulary(state["vocabulary"]))

@@ -15,8 +15,7 @@ from tqdm import tqdm
 
 from seq2seq.checkpoint import Checkpoint
 from seq2seq.config.training import TrainConfig
-from seq2seq.data.batching import Batch
-from seq2seq.data.prefetch import load_batches
+from seq2seq.data.batching import Batch, load_batches
 from seq2seq.data.preparation import PreparedCorpus
 from seq2seq.device import hand_back_memory, is_out_of_memory
 from seq2seq.evaluation.metrics import get_criterion

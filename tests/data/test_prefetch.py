@@ -5,8 +5,7 @@ import threading
 import pytest
 import torch
 
-from seq2seq.data.batching import BatchLimits, collate, plan_batches
-from seq2seq.data.prefetch import load_batches, prefetch
+from seq2seq.data.batching import BatchLimits, collate, load_batches, plan_batches, prefetch
 from seq2seq.data.store import IdStore, IdWriter
 
 SOURCES = [[7] * (n % 5) for n in range(50)]
