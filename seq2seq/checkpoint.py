@@ -20,6 +20,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
+from seq2seq.config.renamed import upgrade
 from seq2seq.config.schema import from_json
 from seq2seq.files import replacing
 
@@ -130,6 +131,8 @@ def load_checkpoint(path: Path, parts: tuple[str, ...] | None = None) -> Checkpo
             wanted = [name for name in names if parts is None or name.split(".")[0] in parts]
             tensors = {name: file.get_tensor(name) for name in wanted}
         header = _parse(metadata["header"])
+        if "config" in header:
+            header["config"] = upgrade(header["config"])
         if metadata["format"] == "1":
             # Its place in the data is counted in batches, not in pairs: no run can go on there.
             header.pop("progress", None)

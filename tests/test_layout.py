@@ -12,7 +12,6 @@ PACKAGE = ROOT / "seq2seq"
 # but for the leaves that must not know each other.
 MAY_IMPORT = {
     "files": set(),
-    "files": set(),
     "signals": set(),
     "randomness": set(),
     "device": set(),

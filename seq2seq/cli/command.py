@@ -33,7 +33,9 @@ from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from seq2seq.cli.help import CONF, REPOSITORY, config_groups, nearest, usage
+from seq2seq.cli.help import CONF, REPOSITORY, config_groups, usage
+from seq2seq.config.registry import did_you_mean
+from seq2seq.config.renamed import RENAMED
 from seq2seq.config.schema import check_values, settings
 from seq2seq.device import is_out_of_memory
 from seq2seq.run_folder import SNAPSHOT, discard_beginnings, run_dir, snapshot
@@ -250,9 +252,11 @@ def check_overrides(overrides: list[str], schema: type) -> None:
                 _check_option(text, parsed.value(), groups[key])
         elif (group := key.replace(".", "/")) in groups and isinstance(parsed.value(), str):
             raise UserError(f"{text}: the files of conf/ are chosen by {group}={parsed.value()}.")
+        elif key in RENAMED:
+            raise UserError(f"{text}: the setting {key} is now called {RENAMED[key]}.")
         elif key not in known and not any(name.startswith(key + ".") for name in known):
             raise UserError(
-                f"{text}: there is no setting {key!r}{nearest(key, known + list(groups))}; "
+                f"{text}: there is no setting {key!r}{did_you_mean(key, known + list(groups))}; "
                 f"--help lists them all."
             )
 
@@ -260,7 +264,7 @@ def check_overrides(overrides: list[str], schema: type) -> None:
 def _check_option(text: str, value: Any, options: list[str]) -> None:
     if value not in options:  # null neither: Hydra takes it in conf/ alone
         raise UserError(
-            f"{text}: there is no {str(value)!r}{nearest(str(value), options)}; "
+            f"{text}: there is no {str(value)!r}{did_you_mean(str(value), options)}; "
             f"choose one of {', '.join(options)}."
         )
 

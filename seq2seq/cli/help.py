@@ -1,6 +1,5 @@
-"""What a user may type: the choices in ``conf/``, the text of ``--help``, and the nearest name."""
+"""What a user may type: the choices in ``conf/`` and the text of ``--help``."""
 
-import difflib
 import inspect
 from pathlib import Path
 from typing import Any
@@ -11,13 +10,6 @@ from seq2seq.config.schema import MISSING, allowed, settings
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 CONF = REPOSITORY / "conf"
-
-
-def nearest(word: str, words: list[str]) -> str:
-    """A suggestion, where one is likely; it also finds a key given without its group."""
-    by_end = [name for name in words if name.endswith("." + word)]
-    found = by_end or difflib.get_close_matches(word, words, n=1, cutoff=0.6)
-    return f" (did you mean {found[0]!r}?)" if found else ""
 
 
 def config_groups() -> dict[str, list[str]]:

@@ -13,6 +13,7 @@ from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from seq2seq.config.renamed import upgrade
 from seq2seq.config.scripts import CompareConfig
 from seq2seq.config.training import TrainConfig
 from seq2seq.data.corpus import read_lines
@@ -200,7 +201,7 @@ def read_comparison(folder: Path) -> list[Compared]:
             record = json.loads(path.read_text(encoding="utf-8"))
             summary = json.loads((path.parent / "summary.json").read_text(encoding="utf-8"))
             found.append(
-                Compared(record["label"], path.parent, record["settings"], summary, record)
+                Compared(record["label"], path.parent, upgrade(record["settings"]), summary, record)
             )
         except (ValueError, KeyError, TypeError) as error:
             raise ValueError(f"{path.parent}: a record is damaged ({error}).") from error

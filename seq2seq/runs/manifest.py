@@ -22,6 +22,7 @@ from typing import Any
 import torch
 
 from seq2seq.config.data import DataConfig
+from seq2seq.config.renamed import upgrade
 from seq2seq.config.training import TrainConfig
 from seq2seq.data.corpus import file_digest
 from seq2seq.data.preparation import locate
@@ -83,6 +84,9 @@ def read_manifest(run_dir: Path) -> dict[str, Any]:
     for name, kind in parts.items():
         if not isinstance(manifest, dict) or not isinstance(manifest.get(name), kind):
             raise ValueError(f"{path} is damaged: its entry {name!r} is missing or no {kind}.")
+    manifest["config"] = upgrade(manifest["config"])
+    for start in manifest["resumed"]:
+        start["config"] = upgrade(start["config"])
     return manifest
 
 

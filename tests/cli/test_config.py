@@ -21,13 +21,13 @@ from seq2seq.cli.command import (
     UserError,
     config_groups,
     merge_overrides,
-    nearest,
     register,
     run_dir,
     snapshot,
     typed,
 )
 from seq2seq.config.data import DataConfig, SplitConfig
+from seq2seq.config.registry import did_you_mean
 from seq2seq.config.schema import MISSING, allowed, check_values, from_dict, settings
 from seq2seq.config.scripts import (
     AverageConfig,
@@ -420,5 +420,5 @@ def test_a_resumed_run_stays_in_its_folder_and_leaves_its_first_settings(tmp_pat
 )
 def test_the_nearest_setting_is_suggested(typed_key, meant):
     known = [key for key, _ in settings(TrainConfig)]
-    suggestion = nearest(typed_key, known)
+    suggestion = did_you_mean(typed_key, known)
     assert suggestion == (f" (did you mean {meant!r}?)" if meant else "")

@@ -1,0 +1,39 @@
+"""Settings that were renamed: the only place that still knows their old names.
+
+Checkpoints and manifests of earlier versions are upgraded when they are read; on the command line
+an old name is refused with the new one.
+"""
+
+from typing import Any
+
+from seq2seq.config.schema import settings
+from seq2seq.config.training import TrainConfig
+
+RENAMED = {  # old key: new key, in the same group
+    "model.attention.weighing": "model.attention.mode",
+    "model.attention.normalisation": "model.attention.normalization",
+    "model.initialisation": "model.initialization",
+}
+_KNOWN = {key for key, _ in settings(TrainConfig)}
+RENAMED = {old: new for old, new in RENAMED.items() if old not in _KNOWN}
+
+
+def upgrade(config: Any, prefix: str = "") -> Any:
+    """Return a stored configuration with the current names of its settings.
+
+    Args:
+        config: nested dictionaries as a checkpoint or manifest stores them; the input is not
+            changed, and a value that is not a dictionary is returned as it is.
+        prefix: the group that ``config`` holds, such as ``"model."``; by default all of them.
+    """
+    if not isinstance(config, dict):
+        return config
+    return {
+        _current_name(f"{prefix}{name}"): upgrade(value, f"{prefix}{name}.")
+        for name, value in config.items()
+    }
+
+
+def _current_name(key: str) -> str:
+    """Return the last component of a key's current name."""
+    return RENAMED.get(key, key).rpartition(".")[2]
