@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from seq2seq.config.schema import part, setting
+from seq2seq.config.schema import group, setting
 
 
 @dataclass
@@ -10,6 +10,7 @@ class AttentionConfig:
     name: str = setting(
         "additive",
         "scoring function; none: no attention, one context for all positions",
+        decides="parameters",
         choices=(
             "additive",
             "normed_additive",
@@ -24,25 +25,37 @@ class AttentionConfig:
             "none",
         ),
     )
-    size: int = setting(256, "units of a hidden layer, where there is one", at_least=1)
+    size: int = setting(
+        256, "units of a hidden layer, where there is one", decides="parameters", at_least=1
+    )
     weighing: str = setting(
         "soft",
         "which source positions get weights: all, a window around the diagonal (local_m) or around "
         "a predicted position (local_p), one drawn at random (hard), the next one that stops a "
         "search from left to right (monotonic)",
+        decides="parameters",
         choices=("soft", "local_m", "local_p", "hard", "monotonic"),
     )
     normalisation: str = setting(
         "softmax",
         "how energies become weights, of soft and local attention",
+        decides="parameters",
         choices=("softmax", "sparsemax", "entmax15"),
     )
-    heads: int = setting(1, "attentions side by side", at_least=1)
-    coverage: bool = setting(False, "let the sum of the weights given so far enter the score")
-    window: int = setting(10, "of local attention: positions to either side", at_least=1)
-    temperature: float = setting(1.0, "of hard attention's gradient", above=0)
-    noise: float = setting(1.0, "added to monotonic attention's energies in training", at_least=0)
-    max_positions: int = setting(100, "source positions that location can tell apart", at_least=1)
+    heads: int = setting(1, "attentions side by side", decides="parameters", at_least=1)
+    coverage: bool = setting(
+        False, "let the sum of the weights given so far enter the score", decides="parameters"
+    )
+    window: int = setting(
+        10, "of local attention: positions to either side", decides="parameters", at_least=1
+    )
+    temperature: float = setting(1.0, "of hard attention's gradient", decides="parameters", above=0)
+    noise: float = setting(
+        1.0, "added to monotonic attention's energies in training", decides="parameters", at_least=0
+    )
+    max_positions: int = setting(
+        100, "source positions that location can tell apart", decides="parameters", at_least=1
+    )
 
     def check(self) -> None:
         blind = self.name in ("location", "average", "none")
@@ -70,11 +83,14 @@ class AttentionConfig:
 
 @dataclass
 class OutputConfig:
-    activation: str = setting("maxout", "of the deep output", choices=("maxout", "tanh"))
-    size: int = setting(256, "units of the deep output", at_least=1)
+    activation: str = setting(
+        "maxout", "of the deep output", decides="parameters", choices=("maxout", "tanh")
+    )
+    size: int = setting(256, "units of the deep output", decides="parameters", at_least=1)
     state: str = setting(
         "current",
         "decoder state that it reads; the paper: previous",
+        decides="parameters",
         choices=("current", "previous"),
     )
 
@@ -84,24 +100,35 @@ class ModelConfig:
     cell: str = setting(
         "gru",
         "recurrent cell, encoder and decoder; paper_gru applies the reset gate before the product",
+        decides="parameters",
         choices=("gru", "lstm", "paper_gru"),
     )
-    embedding_size: int = setting(256, "units of a word embedding", at_least=1)
-    encoder_size: int = setting(256, "units of an encoder layer, in each direction", at_least=1)
-    encoder_layers: int = setting(1, "encoder layers", at_least=1)
-    decoder_size: int = setting(512, "units of the decoder state", at_least=1)
-    dropout: float = setting(0.2, "probability that a unit is zeroed", at_least=0, at_most=0.99)
+    embedding_size: int = setting(
+        256, "units of a word embedding", decides="parameters", at_least=1
+    )
+    encoder_size: int = setting(
+        256, "units of an encoder layer, in each direction", decides="parameters", at_least=1
+    )
+    encoder_layers: int = setting(1, "encoder layers", decides="parameters", at_least=1)
+    decoder_size: int = setting(512, "units of the decoder state", decides="parameters", at_least=1)
+    dropout: float = setting(
+        0.2, "probability that a unit is zeroed", decides="parameters", at_least=0, at_most=0.99
+    )
     tie_embeddings: str = setting(
         "none",
         "share the output layer with the target embedding "
         "(target), and both with the source embedding (all)",
+        decides="parameters",
         choices=("none", "target", "all"),
     )
     initialisation: str = setting(
-        "uniform", "how parameters start", choices=("uniform", "paper", "xavier")
+        "uniform",
+        "how parameters start",
+        decides="parameters",
+        choices=("uniform", "paper", "xavier"),
     )
-    attention: AttentionConfig = part(AttentionConfig)
-    output: OutputConfig = part(OutputConfig)
+    attention: AttentionConfig = group(AttentionConfig, comparable=True)
+    output: OutputConfig = group(OutputConfig)
 
     def check(self) -> None:
         if self.tie_embeddings != "none" and self.output.size != self.embedding_size:

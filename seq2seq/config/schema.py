@@ -1,6 +1,6 @@
-"""How a setting is declared, listed and checked. ``config`` declares them all.
+"""How a setting is declared, listed and checked; the other modules of this room declare them.
 
-Knows nothing of Hydra: that is ``command_line``'s.
+Knows nothing of Hydra, which is the command line's business.
 """
 
 import math
@@ -8,16 +8,28 @@ import re
 from collections.abc import Iterator
 from dataclasses import field, fields, is_dataclass
 from types import UnionType
-from typing import Any, NamedTuple, TypeVar, get_args, get_origin, get_type_hints
+from typing import Any, Literal, NamedTuple, TypeVar, get_args, get_origin, get_type_hints
 
 T = TypeVar("T")
 
 MISSING: Any = "???"  # OmegaConf's mark of a value that must be given
-LARGEST = 2**63 - 1  # whole number that every library below takes
+LARGEST = 2**63 - 1  # the largest integer that every library below accepts
+
+# What a setting decides. A run is resumed, reproduced, compared and its prepared data are found
+# again by this, so that none of them keeps a list of settings.
+Decides = Literal[
+    "parameters",  # what the tensors of a checkpoint mean and start from
+    "corpus",  # which text is read
+    "text",  # how that text is read, cleaned, tokenized and numbered
+    "order",  # batches and their order
+    "updates",  # how parameters are updated, and how often
+    "scores",  # how translations are made, scored and selected
+    "nothing",  # folders, logging, speed: the results are the same
+]
 
 
 class Form(NamedTuple):
-    """What a text may look like: a regular expression, and the same in words."""
+    """What a string may look like: a regular expression, and the same in words."""
 
     pattern: str
     words: str
@@ -27,6 +39,8 @@ def setting(
     default: Any,
     meaning: str,
     *,
+    decides: Decides,
+    comparable: bool = False,
     at_least: float | None = None,
     above: float | None = None,
     at_most: float | None = None,
@@ -34,9 +48,23 @@ def setting(
     choices: tuple[str, ...] = (),
     form: Form | None = None,
 ) -> Any:
-    """One setting of a dataclass below: default, meaning (with its unit) and what is allowed."""
+    """Declare one setting of a configuration dataclass.
+
+    Args:
+        default: its default value.
+        meaning: one phrase for ``--help``, with the unit.
+        decides: what depends on it.
+        comparable: whether models of one comparison may differ in it.
+        at_least, above, at_most, below: bounds of a number, or of each number in a list.
+        choices: the allowed strings, unless a registry owns them.
+        form: what a string may look like.
+    """
+    if decides not in get_args(Decides):
+        raise TypeError(f"decides={decides!r} must be one of {', '.join(get_args(Decides))}.")
     metadata = {
         "meaning": meaning,
+        "decides": decides,
+        "comparable": comparable,
         "at least": at_least,
         "above": above,
         "at most": at_most,
@@ -49,32 +77,106 @@ def setting(
     return field(default=default, metadata=metadata)
 
 
-def part(kind: type) -> Any:
-    """A group of settings inside another."""
-    return field(default_factory=kind)
+def group(kind: type, comparable: bool = False) -> Any:
+    """Declare a group of settings inside another; ``comparable`` holds for all of them."""
+    return field(default_factory=kind, metadata={"comparable": comparable})
+
+
+def settings(kind: type, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield every setting of a configuration class with its full key, depth first."""
+    for item in fields(kind):
+        if is_dataclass(item.default_factory):
+            yield from settings(item.default_factory, f"{prefix}{item.name}.")
+        else:
+            yield prefix + item.name, item
+
+
+def comparable_settings(kind: type, prefix: str = "", inherited: bool = False) -> set[str]:
+    """Return the keys in which models of one comparison may differ."""
+    keys: set[str] = set()
+    for item in fields(kind):
+        is_comparable = inherited or item.metadata["comparable"]
+        if is_dataclass(item.default_factory):
+            inner = item.default_factory
+            keys |= comparable_settings(inner, f"{prefix}{item.name}.", is_comparable)
+        elif is_comparable:
+            keys.add(prefix + item.name)
+    return keys
+
+
+def values_that_decide(what: Decides, config: Any) -> dict[str, Any]:
+    """Return the settings of a configuration that decide ``what``, as nested dictionaries."""
+    values: dict[str, Any] = {}
+    for item in fields(config):
+        value = getattr(config, item.name)
+        if is_dataclass(value):
+            if inner := values_that_decide(what, value):
+                values[item.name] = inner
+        elif item.metadata["decides"] == what:
+            values[item.name] = value
+    return values
+
+
+class Change(NamedTuple):
+    """A setting with two different values; as text, ``key: before -> after``."""
+
+    key: str
+    before: Any
+    after: Any
+
+    def __str__(self) -> str:
+        return f"{self.key}: {self.before} -> {self.after}"
+
+
+def differences(before: dict[str, Any], after: dict[str, Any]) -> list[Change]:
+    """Return what differs between nested dictionaries, in the order of ``after``.
+
+    A key that only ``before`` has is not reported.
+    """
+    flat_before, flat_after = _flatten(before), _flatten(after)
+    return [
+        Change(key, flat_before.get(key), value)
+        for key, value in flat_after.items()
+        if flat_before.get(key) != value
+    ]
+
+
+def _flatten(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for name, value in values.items():
+        if isinstance(value, dict):
+            flat |= _flatten(value, f"{prefix}{name}.")
+        else:
+            flat[prefix + name] = value
+    return flat
 
 
 def from_dict(kind: type[T], values: dict[str, Any]) -> T:
-    """A config dataclass from ``dataclasses.asdict`` of one, as checkpoints keep it.
+    """Make a configuration dataclass from its ``dataclasses.asdict``, as checkpoints store it.
 
     Raises:
-        ValueError: it has a setting that this version does not know, or one of another type.
+        ValueError: a setting is unknown to this version, or has a value of another type.
     """
     return from_json(kind, values, kind.__name__)
 
 
 def from_json(kind: Any, value: Any, key: str) -> Any:
-    """A value that came out of JSON, where ``key`` was, if it is one of this type.
+    """Check that a value read from JSON has a type, and convert it to that type.
+
+    A library would be shorter, but dacite 1.9 takes ``true`` for an integer, makes no tuple from a
+    list and does not quote the value; OmegaConf turns ``"1"`` into 1.
 
     Args:
-        kind: a dataclass of such types, which is made here; or ``int``, ``list[str]``,
-            ``float | None`` and the like, which are only looked at. A list may be a ``tuple``.
+        kind: a dataclass, which is constructed; or a type such as ``int``, ``list[str]`` or
+            ``float | None``, which is only checked. A JSON list may be a ``tuple``.
+        value: what was read.
+        key: where in the JSON it was, for messages.
 
     Raises:
-        ValueError: it is of another type; names the entry.
+        ValueError: the value has another type; names the entry.
     """
     if not (isinstance(kind, type) and is_dataclass(kind)):
-        if not _fits(value, kind):
+        if not _has_type(value, kind):
             shown = getattr(kind, "__name__", kind) if get_origin(kind) is None else kind
             raise ValueError(f"{key}={str(value)[:80]!r} must be of type {shown}.")
         return value
@@ -92,35 +194,26 @@ def from_json(kind: Any, value: Any, key: str) -> Any:
     )
 
 
-def _fits(value: Any, kind: Any) -> bool:
-    """Whether a value out of JSON has a type that is no dataclass."""
+def _has_type(value: Any, kind: Any) -> bool:
+    """Return whether a value read from JSON has a type that is not a dataclass."""
     origin, inner = get_origin(kind), get_args(kind)
     if origin is UnionType:
-        return any(_fits(value, choice) for choice in inner)
+        return any(_has_type(value, choice) for choice in inner)
     if origin is list:
-        return isinstance(value, list) and all(_fits(item, inner[0]) for item in value)
+        return isinstance(value, list) and all(_has_type(item, inner[0]) for item in value)
     if origin is tuple:
         return (
             isinstance(value, list)
             and len(value) == len(inner)
-            and all(_fits(item, part) for item, part in zip(value, inner, strict=True))
+            and all(_has_type(item, each) for item, each in zip(value, inner, strict=True))
         )
-    if isinstance(value, bool):  # to Python, true is a number
+    if isinstance(value, bool):  # to Python, a bool is an int
         return kind is bool
     return isinstance(value, int | float if kind is float else kind)
 
 
-def settings(kind: type, prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Every setting of a config class with its full key, depth first."""
-    for item in fields(kind):
-        if is_dataclass(item.default_factory):
-            yield from settings(item.default_factory, f"{prefix}{item.name}.")
-        else:
-            yield prefix + item.name, item
-
-
 def allowed(item: Any) -> str:
-    """What a setting may be, in words; empty where its type says it all."""
+    """Describe in words what a setting may be; empty where its type says it all."""
     if item.metadata["choices"]:
         return "one of " + ", ".join(item.metadata["choices"])
     if item.metadata["form"]:
@@ -134,7 +227,7 @@ def allowed(item: Any) -> str:
 
 
 def check_values(config: Any, prefix: str = "") -> None:
-    """Refuse impossible values.
+    """Refuse values outside their range, and combinations that a ``check`` method refuses.
 
     Raises:
         ValueError: names the key as the user types it, the value, and what is allowed.
@@ -143,19 +236,19 @@ def check_values(config: Any, prefix: str = "") -> None:
         value, key = getattr(config, item.name), prefix + item.name
         if is_dataclass(value):
             check_values(value, key + ".")
-        elif value is not None and (fault := _fault(value, item)):
-            raise ValueError(f"{key}={value} {fault}.")
-    # Not __post_init__: OmegaConf makes objects with defaults that nobody asked for.
+        elif value is not None and (problem := _problem(value, item)):
+            raise ValueError(f"{key}={value} {problem}.")
+    # Not __post_init__: OmegaConf constructs objects with defaults that the user never asked for.
     if hasattr(config, "check"):
         config.check()
 
 
-def _fault(value: Any, item: Any) -> str:
-    """What is wrong with a value; empty if nothing is."""
+def _problem(value: Any, item: Any) -> str:
+    """Describe what is wrong with a value; empty if it is allowed."""
     if isinstance(value, list):
         if any(isinstance(one, list | dict) for one in value):
             return "must be a list of single values"
-        return next(filter(None, (_fault(one, item) for one in value)), "")
+        return next(filter(None, (_problem(one, item) for one in value)), "")
     if value == "":
         return "is empty: give it a value, or leave it out"
     if isinstance(value, float) and not math.isfinite(value):

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from seq2seq.config.data import DataConfig
 from seq2seq.config.model import ModelConfig
-from seq2seq.config.schema import MISSING, Form, part, setting
+from seq2seq.config.schema import MISSING, Form, group, setting
 from seq2seq.config.training import (
     DEVICE,
     METRIC_TOKENIZERS,
@@ -17,19 +17,25 @@ from seq2seq.config.training import (
 
 @dataclass
 class PrepareConfig:
-    data: DataConfig = part(DataConfig)
+    data: DataConfig = group(DataConfig)
 
 
 @dataclass
 class CompareConfig(TrainConfig):
     """Of one of several models that are trained under equal conditions."""
 
-    folder: str | None = setting(None, "of an earlier comparison, to go on with it")
+    folder: str | None = setting(
+        None, "of an earlier comparison, to go on with it", decides="nothing"
+    )
     label: str | None = setting(
-        None, "what tables and pictures call the model; by default the choice of model/attention"
+        None,
+        "what tables and pictures call the model; by default the choice of model/attention",
+        decides="nothing",
     )
     lines: list[int] = setting(
-        [1], "lines of the test part whose alignment is drawn for each model, the first being 1"
+        [1],
+        "lines of the test part whose alignment is drawn for each model, the first being 1",
+        decides="nothing",
     )
 
     def check(self) -> None:
@@ -43,9 +49,13 @@ class CompareConfig(TrainConfig):
 @dataclass
 class CompareLengthsConfig(CompareConfig):
     edges: list[int] = setting(
-        [5, 10, 15, 20, 25], "longest source sentence of each group, in words; one more is longer"
+        [5, 10, 15, 20, 25],
+        "longest source sentence of each group, in words; one more is longer",
+        decides="nothing",
     )
-    long: int = setting(20, "words above which a source sentence is called long", at_least=1)
+    long: int = setting(
+        20, "words above which a source sentence is called long", decides="nothing", at_least=1
+    )
 
     def check(self) -> None:
         super().check()
@@ -57,20 +67,28 @@ class CompareLengthsConfig(CompareConfig):
 class TranslatorConfig(RunConfig):
     """What every script has that translates."""
 
-    checkpoint: str = setting(MISSING, "file made by training")
-    decoding: DecodingConfig = part(DecodingConfig)
+    checkpoint: str = setting(MISSING, "file made by training", decides="parameters")
+    decoding: DecodingConfig = group(DecodingConfig)
 
 
 @dataclass
 class EvaluateConfig(TranslatorConfig):
-    split: str = setting("test", "part of the corpus to score", choices=("test", "valid"))
-    source: str | None = setting(None, "file of source sentences, instead of split")
-    target: str | None = setting(None, "file of reference translations, instead of split")
-    alignment: str | None = setting(None, "file of true word alignments of these")
-    output: str | None = setting(
-        None, "folder for what is written; by default one beside the checkpoint"
+    split: str = setting(
+        "test", "part of the corpus to score", decides="corpus", choices=("test", "valid")
     )
-    metric_tokenizer: str = setting("13a", "sacreBLEU's tokeniser", choices=METRIC_TOKENIZERS)
+    source: str | None = setting(
+        None, "file of source sentences, instead of split", decides="corpus"
+    )
+    target: str | None = setting(
+        None, "file of reference translations, instead of split", decides="corpus"
+    )
+    alignment: str | None = setting(None, "file of true word alignments of these", decides="corpus")
+    output: str | None = setting(
+        None, "folder for what is written; by default one beside the checkpoint", decides="nothing"
+    )
+    metric_tokenizer: str = setting(
+        "13a", "sacreBLEU's tokeniser", decides="scores", choices=METRIC_TOKENIZERS
+    )
 
     def check(self) -> None:
         if (self.source is None) != (self.target is None):
@@ -91,6 +109,7 @@ class TranslateConfig(TranslatorConfig):
         1,
         "translations of each sentence; above 1, lines of number, "
         "translation and score, separated by tabs",
+        decides="scores",
         at_least=1,
     )
 
@@ -104,10 +123,19 @@ class TranslateConfig(TranslatorConfig):
 
 @dataclass
 class AverageConfig:
-    checkpoints: list[str] = setting([], "files made by training, of one model")
-    run: str | None = setting(None, "instead: run folder, whose newest checkpoints to take")
-    last: int = setting(2, "how many of run; trainer.keep_last says how many it keeps", at_least=1)
-    output: str = setting(MISSING, "file to write, a checkpoint for translation")
+    checkpoints: list[str] = setting(
+        [], "files made by training, of one model", decides="parameters"
+    )
+    run: str | None = setting(
+        None, "instead: run folder, whose newest checkpoints to take", decides="parameters"
+    )
+    last: int = setting(
+        2,
+        "how many of run; trainer.keep_last says how many it keeps",
+        decides="parameters",
+        at_least=1,
+    )
+    output: str = setting(MISSING, "file to write, a checkpoint for translation", decides="nothing")
 
     def check(self) -> None:
         if bool(self.checkpoints) == (self.run is not None):
@@ -119,15 +147,19 @@ class AverageConfig:
 
 @dataclass
 class ReproduceConfig:
-    run: str = setting(MISSING, "folder of the run to train again")
+    run: str = setting(MISSING, "folder of the run to train again", decides="parameters")
     root: str | None = setting(
-        None, "folder of the files of its corpus; by default where they were"
+        None, "folder of the files of its corpus; by default where they were", decides="nothing"
     )
     device: str | None = setting(
-        None, "where to compute; by default the device of the run", form=DEVICE
+        None, "where to compute; by default the device of the run", decides="nothing", form=DEVICE
     )
     threads: int | None = setting(
-        None, "CPU threads; by default as many as the run had", at_least=1, at_most=1024
+        None,
+        "CPU threads; by default as many as the run had",
+        decides="nothing",
+        at_least=1,
+        at_most=1024,
     )
 
 
@@ -136,22 +168,33 @@ class BenchmarkConfig(RunConfig):
     parts: list[str] = setting(
         ["training", "peak", "attention", "decoding", "loading", "memory"],
         "what to measure; memory, which takes a process for each figure, goes with the others",
+        decides="nothing",
         choices=("training", "peak", "attention", "decoding", "loading", "memory"),
     )
-    repeats: int = setting(10, "turns that medians are taken of", at_least=1)
-    updates: int = setting(4, "updates of the model that make a turn of training", at_least=1)
-    sentences: int = setting(256, "sentences that make a turn of decoding", at_least=1)
+    repeats: int = setting(10, "turns that medians are taken of", decides="nothing", at_least=1)
+    updates: int = setting(
+        4, "updates of the model that make a turn of training", decides="nothing", at_least=1
+    )
+    sentences: int = setting(
+        256, "sentences that make a turn of decoding", decides="nothing", at_least=1
+    )
     lengths: list[int] = setting(
         [25, 50, 100],
         "source and target lengths of attention, the first being the usual one",
+        decides="nothing",
         at_least=1,
     )
-    small_pairs: int = setting(30_000, "sentence pairs of the small corpus to load", at_least=1)
-    large_pairs: int = setting(
-        1_000_000, "those of the large one, 140 MB for a million, in the run folder", at_least=1
+    small_pairs: int = setting(
+        30_000, "sentence pairs of the small corpus to load", decides="nothing", at_least=1
     )
-    seed: int = setting(1, "of every random number", at_least=0)
-    model: ModelConfig = part(ModelConfig)
+    large_pairs: int = setting(
+        1_000_000,
+        "those of the large one, 140 MB for a million, in the run folder",
+        decides="nothing",
+        at_least=1,
+    )
+    seed: int = setting(1, "of every random number", decides="parameters", at_least=0)
+    model: ModelConfig = group(ModelConfig)
 
     def check(self) -> None:
         if not {*self.parts} - {"memory"}:
@@ -169,10 +212,13 @@ class BenchmarkConfig(RunConfig):
 
 @dataclass
 class PlotAlignmentConfig(TranslatorConfig):
-    source: str = setting(MISSING, "sentence to translate")
-    target: str | None = setting(None, "its translation; by default the model's own")
+    source: str = setting(MISSING, "sentence to translate", decides="corpus")
+    target: str | None = setting(
+        None, "its translation; by default the model's own", decides="corpus"
+    )
     output: str = setting(
         "alignment.png",
         "picture to write; the weights go beside it",
+        decides="nothing",
         form=Form(r".+\.png", "the name of a file that ends in .png"),
     )

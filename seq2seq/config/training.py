@@ -5,7 +5,7 @@ from pathlib import Path
 
 from seq2seq.config.data import NAME, DataConfig
 from seq2seq.config.model import ModelConfig
-from seq2seq.config.schema import MISSING, Form, part, setting
+from seq2seq.config.schema import MISSING, Form, group, setting
 from seq2seq.run_folder import checkpoint_path
 
 DEVICE = Form(r"auto|cpu|cuda(:\d{1,3})?", "auto, cpu, cuda or cuda:N")
@@ -31,26 +31,35 @@ class ScheduleConfig:
     name: str = setting(
         "constant",
         "how the learning rate falls after the warm-up",
+        decides="updates",
         choices=("constant", "linear", "cosine", "inverse_sqrt"),
     )
-    warmup_steps: int = setting(0, "steps over which the rate grows from 0", at_least=0)
+    warmup_steps: int = setting(
+        0, "steps over which the rate grows from 0", decides="updates", at_least=0
+    )
     decay_from: float = setting(
-        0.0, "fraction of the run after which linear and cosine begin to fall", at_least=0, below=1
+        0.0,
+        "fraction of the run after which linear and cosine begin to fall",
+        decides="updates",
+        at_least=0,
+        below=1,
     )
 
 
 @dataclass
 class OptimConfig:
-    name: str = setting("adam", "optimiser", choices=("adam", "adamw", "adadelta"))
-    learning_rate: float = setting(1e-3, "its highest learning rate", above=0)
-    betas: list[float] = setting([0.9, 0.999], "Adam's decay rates")
-    rho: float = setting(0.95, "Adadelta's decay rate", at_least=0, below=1)
-    epsilon: float = setting(1e-8, "added to the denominator", above=0)
-    weight_decay: float = setting(0.0, "pull towards 0", at_least=0)
-    max_gradient_norm: float | None = setting(
-        1.0, "norm above which gradients are scaled down", above=0
+    name: str = setting(
+        "adam", "optimiser", decides="parameters", choices=("adam", "adamw", "adadelta")
     )
-    schedule: ScheduleConfig = part(ScheduleConfig)
+    learning_rate: float = setting(1e-3, "its highest learning rate", decides="updates", above=0)
+    betas: list[float] = setting([0.9, 0.999], "Adam's decay rates", decides="updates")
+    rho: float = setting(0.95, "Adadelta's decay rate", decides="updates", at_least=0, below=1)
+    epsilon: float = setting(1e-8, "added to the denominator", decides="updates", above=0)
+    weight_decay: float = setting(0.0, "pull towards 0", decides="updates", at_least=0)
+    max_gradient_norm: float | None = setting(
+        1.0, "norm above which gradients are scaled down", decides="updates", above=0
+    )
+    schedule: ScheduleConfig = group(ScheduleConfig)
 
     def check(self) -> None:
         if len(self.betas) != 2 or not all(0 <= beta < 1 for beta in self.betas):
@@ -59,46 +68,79 @@ class OptimConfig:
 
 @dataclass
 class TrainerConfig:
-    max_steps: int | None = setting(None, "updates after which to stop", at_least=1)
-    max_epochs: int | None = setting(None, "passes over the data after which to stop", at_least=1)
-    max_minutes: float | None = setting(None, "minutes of training after which to stop", above=0)
-    batch_tokens: int | None = setting(
-        None, "most tokens in a batch, padding included, of the longer side", at_least=1
+    max_steps: int | None = setting(
+        None, "updates after which to stop", decides="updates", at_least=1
     )
-    batch_sentences: int | None = setting(64, "most sentences in a batch", at_least=1)
+    max_epochs: int | None = setting(
+        None, "passes over the data after which to stop", decides="updates", at_least=1
+    )
+    max_minutes: float | None = setting(
+        None, "minutes of training after which to stop", decides="updates", above=0
+    )
+    batch_tokens: int | None = setting(
+        None,
+        "most tokens in a batch, padding included, of the longer side",
+        decides="order",
+        at_least=1,
+    )
+    batch_sentences: int | None = setting(
+        64, "most sentences in a batch", decides="order", at_least=1
+    )
     bucket_batches: int = setting(
         100,
         "batches whose sentences are sorted by length together; 1 leaves them in random order",
+        decides="order",
         at_least=1,
     )
-    accumulate_batches: int = setting(1, "batches whose gradients make one step", at_least=1)
-    label_smoothing: float = setting(
-        0.0, "probability given to all words alike", at_least=0, below=1
+    accumulate_batches: int = setting(
+        1, "batches whose gradients make one step", decides="updates", at_least=1
     )
-    log_every_steps: int = setting(50, "steps between lines of the training log", at_least=1)
-    validate_every_steps: int = setting(500, "steps between validations", at_least=1)
+    label_smoothing: float = setting(
+        0.0, "probability given to all words alike", decides="updates", at_least=0, below=1
+    )
+    log_every_steps: int = setting(
+        50, "steps between lines of the training log", decides="nothing", at_least=1
+    )
+    validate_every_steps: int = setting(
+        500, "steps between validations", decides="scores", at_least=1
+    )
     validation_beam_size: int = setting(
-        1, "beam of the translations made while training", at_least=1, at_most=1000
+        1,
+        "beam of the translations made while training",
+        decides="scores",
+        at_least=1,
+        at_most=1000,
     )
     select: str = setting(
-        "bleu", "score that decides which checkpoint is best", choices=("bleu", "loss")
+        "bleu",
+        "score that decides which checkpoint is best",
+        decides="scores",
+        choices=("bleu", "loss"),
     )
     keep_last: int = setting(
         2,
         "newest checkpoints kept, as step_<n>.safetensors; a run whose newest is damaged goes on "
         "from the one before",
+        decides="nothing",
         at_least=1,
     )
     keep_best: int = setting(
-        1, "checkpoints kept, as step_<n>.safetensors, that are best by select", at_least=1
+        1,
+        "checkpoints kept, as step_<n>.safetensors, that are best by select",
+        decides="nothing",
+        at_least=1,
     )
     patience: int | None = setting(
-        None, "validations without a better score after which to stop", at_least=1
+        None,
+        "validations without a better score after which to stop",
+        decides="updates",
+        at_least=1,
     )
     sentences: list[int] = setting(
         [1, 2, 3],
         "lines of the validation part whose alignment is "
         "drawn at every validation, the first being 1",
+        decides="nothing",
     )
 
     def check(self) -> None:
@@ -117,18 +159,28 @@ class TrainerConfig:
 
 @dataclass
 class DecodingConfig:
-    beam_size: int = setting(5, "hypotheses kept; 1 is greedy", at_least=1, at_most=1000)
-    batch_size: int = setting(64, "sentences translated together; changes speed only", at_least=1)
+    beam_size: int = setting(
+        5, "hypotheses kept; 1 is greedy", decides="scores", at_least=1, at_most=1000
+    )
+    batch_size: int = setting(
+        64, "sentences translated together; changes speed only", decides="nothing", at_least=1
+    )
     length_penalty: float = setting(
-        1.0, "alpha of Wu et al. 2016; 0 prefers short translations", at_least=0, at_most=10
+        1.0,
+        "alpha of Wu et al. 2016; 0 prefers short translations",
+        decides="scores",
+        at_least=0,
+        at_most=10,
     )
     max_length_factor: float = setting(
-        2.0, "most target tokens for each source token", above=0, at_most=1000
+        2.0, "most target tokens for each source token", decides="scores", above=0, at_most=1000
     )
     max_length_extra: int = setting(
-        10, "target tokens allowed beyond that", at_least=1, at_most=100_000
+        10, "target tokens allowed beyond that", decides="scores", at_least=1, at_most=100_000
     )
-    replace_unknown: bool = setting(False, "write the most attended source word for an unknown one")
+    replace_unknown: bool = setting(
+        False, "write the most attended source word for an unknown one", decides="scores"
+    )
 
 
 @dataclass
@@ -138,33 +190,42 @@ class RunConfig:
     device: str = setting(
         "auto",
         "where to compute; auto prefers a GPU",
+        decides="nothing",
         form=DEVICE,
     )
     threads: int | None = setting(
-        None, "CPU threads; by default the cores this process may use", at_least=1, at_most=1024
+        None,
+        "CPU threads; by default the cores this process may use",
+        decides="nothing",
+        at_least=1,
+        at_most=1024,
     )
 
 
 @dataclass
 class TrainConfig(RunConfig):
-    name: str = setting(MISSING, "folder of the run, below runs/", form=NAME)
-    seed: int = setting(1, "of every random number", at_least=0)
-    resume: str | None = setting(None, "run folder to continue")
+    name: str = setting(MISSING, "folder of the run, below runs/", decides="nothing", form=NAME)
+    seed: int = setting(
+        1, "of every random number", decides="parameters", comparable=True, at_least=0
+    )
+    resume: str | None = setting(None, "run folder to continue", decides="nothing")
     precision: str = setting(
         "fp32",
         "of the matrix products in training; bf16 needs a CPU or GPU that has it, fp16 a GPU",
+        decides="updates",
         choices=("fp32", "bf16", "fp16"),
     )
     metric_tokenizer: str = setting(
         "13a",
         "sacreBLEU's tokeniser; zh, ja-mecab or ko-mecab for those languages",
+        decides="scores",
         choices=METRIC_TOKENIZERS,
     )
-    data: DataConfig = part(DataConfig)
-    model: ModelConfig = part(ModelConfig)
-    optim: OptimConfig = part(OptimConfig)
-    trainer: TrainerConfig = part(TrainerConfig)
-    decoding: DecodingConfig = part(DecodingConfig)
+    data: DataConfig = group(DataConfig)
+    model: ModelConfig = group(ModelConfig)
+    optim: OptimConfig = group(OptimConfig)
+    trainer: TrainerConfig = group(TrainerConfig)
+    decoding: DecodingConfig = group(DecodingConfig)
 
     def check(self) -> None:
         # Any, because one before the last serves where the last is damaged or missing.

@@ -12,7 +12,6 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seq2seq.config.data import DataConfig
+from seq2seq.config.schema import values_that_decide
 from seq2seq.data.codec import Codec, codec_from_state
 from seq2seq.data.corpus import (
     CorpusReport,
@@ -119,9 +119,7 @@ def _remove_unfinished(folder: Path) -> None:
 def _key(config: DataConfig) -> str:
     """A hash of everything that decides what is prepared."""
     train, valid = locate(config, "train"), locate(config, "valid")
-    settings = asdict(config)
-    for irrelevant in ("name", "root", "url", "prepared", "train", "valid", "test", "test_set"):
-        del settings[irrelevant]
+    settings = values_that_decide("text", config)
     digests = [
         file_digest(path) for files in (train, valid) for path in (files.source, files.target)
     ]

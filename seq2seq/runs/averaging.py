@@ -13,8 +13,8 @@ from typing import Any
 import torch
 
 from seq2seq.checkpoint import Checkpoint, check_tensors, load_checkpoint, save_checkpoint
+from seq2seq.config.changes import changes
 from seq2seq.config.model import ModelConfig
-from seq2seq.runs.run import changed_settings
 from seq2seq.training.checkpoints import saved_steps
 
 USED = ("model", "tokenizer")  # the parts of a checkpoint that translating takes
@@ -79,8 +79,8 @@ def _check_same(first: Checkpoint, other: Checkpoint) -> None:
     """
     start = f"checkpoints: {other.path} cannot be averaged with {first.path}: "
     one, two = (c.read("config.model", ModelConfig) for c in (first, other))
-    if different := changed_settings({"model": asdict(one)}, {"model": asdict(two)}):
-        raise ValueError(f"{start}another model ({'; '.join(different)}).")
+    if different := changes({"model": asdict(one)}, {"model": asdict(two)}):
+        raise ValueError(f"{start}another model ({'; '.join(map(str, different))}).")
     models, other_models = first.part("tokenizer"), other.part("tokenizer")
     if first.read("sides", dict) != other.read("sides", dict) or not (
         models.keys() == other_models.keys()

@@ -8,12 +8,14 @@ import json
 import logging
 import statistics
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import asdict, fields
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 
+from seq2seq.config.changes import COMPARABLE, changes
 from seq2seq.config.renamed import upgrade
+from seq2seq.config.schema import Change, Decides
 from seq2seq.config.scripts import CompareConfig
 from seq2seq.config.training import TrainConfig
 from seq2seq.data.corpus import read_lines
@@ -21,7 +23,7 @@ from seq2seq.device import select_device
 from seq2seq.figures.heatmap import save_figure
 from seq2seq.figures.panels import Panel, panel_figure
 from seq2seq.run_folder import checkpoint_path
-from seq2seq.runs.manifest import changed_settings, write_json
+from seq2seq.runs.manifest import write_json
 from seq2seq.runs.run import Run, Texts, read_texts
 from seq2seq.scoring.evaluate import TestSet, as_dict, beside
 from seq2seq.search.translator import load_translator
@@ -29,22 +31,6 @@ from seq2seq.signals import Interrupted
 from seq2seq.training.checkpoints import claim, newest_checkpoint
 
 RECORD = "comparison.json"  # in the folder of a finished run
-
-# Settings that change where a run lies, how fast it is and what it says, not what comes out of it.
-CIRCUMSTANCES = (
-    "name:",
-    "resume:",
-    "device:",
-    "threads:",
-    "data.root:",
-    "data.prepared:",
-    "data.url:",
-    "trainer.log_every_steps:",
-    "trainer.sentences:",
-    "decoding.batch_size:",
-)
-# What models of one comparison may differ in without a label of their own.
-COMPARABLE = ("model.attention.", "data.max_tokens:", "seed:")
 
 COLUMNS_OF_PANELS = 5
 
@@ -150,18 +136,20 @@ def _alignments(
     return kept
 
 
-def differences(before: dict[str, Any], after: dict[str, Any], *apart: str) -> list[str]:
-    """Settings that differ, but for circumstances and those that begin as ``apart``."""
-    allowed = (*CIRCUMSTANCES, *apart)
-    return [change for change in changed_settings(before, after) if not change.startswith(allowed)]
+def changed_results(
+    before: dict[str, Any], after: dict[str, Any], allowed: Container[str] = ()
+) -> list[Change]:
+    """Return the settings that differ and decide results, except those with ``allowed`` keys."""
+    decisive = [what for what in get_args(Decides) if what != "nothing"]
+    return [change for change in changes(before, after, *decisive) if change.key not in allowed]
 
 
 def _check_same(stored: dict[str, Any], settings: TrainConfig, folder: Path) -> None:
-    changes = differences(stored, asdict(settings))
-    if changes:
+    if changed := changed_results(stored, asdict(settings)):
+        listed = "; ".join(map(str, changed))
         raise ValueError(
-            f"{folder} holds a run with other settings ({'; '.join(changes)}); give another "
-            f"folder=, or hydra.sweep.subdir= a name that tells the runs apart."
+            f"{folder} holds a run with other settings ({listed}); give another folder=, or "
+            f"hydra.sweep.subdir= a name that tells the runs apart."
         )
 
 
@@ -180,13 +168,15 @@ def _check_conditions(
     """Refuse to compare what is not comparable, before anything is trained."""
     _check_corpus(run, digests)
     if run.label == label:
-        changes = differences(run.settings, asdict(settings), "seed:")
+        changed = changed_results(run.settings, asdict(settings), ("seed",))
         advice = f"both are called {label!r}: give label= a name that tells them apart"
     else:
-        changes = [] if own_label else differences(run.settings, asdict(settings), *COMPARABLE)
+        changed = [] if own_label else changed_results(run.settings, asdict(settings), COMPARABLE)
         advice = "give the same settings, another folder=, or label= a name that tells of it"
-    if changes:
-        raise ValueError(f"{run.folder} was trained otherwise ({'; '.join(changes)}); {advice}.")
+    if changed:
+        raise ValueError(
+            f"{run.folder} was trained otherwise ({'; '.join(map(str, changed))}); {advice}."
+        )
 
 
 def read_comparison(folder: Path) -> list[Compared]:

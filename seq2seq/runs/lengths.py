@@ -7,6 +7,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from seq2seq.config.model import AttentionConfig
+from seq2seq.config.schema import settings
 from seq2seq.config.scripts import CompareLengthsConfig
 from seq2seq.config.training import TrainConfig
 from seq2seq.data.tokenizer import build_tokenizer
@@ -17,11 +19,12 @@ from seq2seq.figures.panels import Panel, panel_figure
 from seq2seq.runs.comparison import (
     Compared,
     by_label,
-    differences,
+    changed_results,
     markdown_row,
     read_comparison,
 )
 
+ATTENTION = {key for key, _ in settings(AttentionConfig, "model.attention.")}
 PAPER_NAMES = {"additive": "RNNsearch", "none": "RNNencdec"}
 
 
@@ -98,8 +101,8 @@ def _gaps(runs: Sequence[Compared], is_long: NDArray[np.bool_], long: int) -> li
         return [f"The test part has {is_long.sum()} sentences of more than {long} words (long=)."]
     notes = []
     for run, baseline in itertools.product(runs, runs):
-        differ = differences(run.settings, baseline.settings, "model.attention.")
-        if differ or _without_attention(run) or not _without_attention(baseline):
+        other_changes = changed_results(run.settings, baseline.settings, ATTENTION)
+        if other_changes or _without_attention(run) or not _without_attention(baseline):
             continue
         gap = bleu_gap(
             hypotheses=run.texts["hypotheses"],

@@ -127,25 +127,6 @@ def _git(*arguments: str) -> str | None:
     return done.stdout.decode("utf-8", "replace").strip()
 
 
-def changed_settings(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
-    """The settings of ``asdict(config)`` that differ, each as ``key: before -> after``."""
-    flat_before, flat_after = _flat(before), _flat(after)
-    return [
-        f"{key}: {flat_before.get(key)} -> {value}"
-        for key, value in flat_after.items()
-        if flat_before.get(key) != value and key != "resume"
-    ]
-
-
-def _flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for name, value in values.items():
-        flat |= (
-            _flat(value, f"{prefix}{name}.") if isinstance(value, dict) else {prefix + name: value}
-        )
-    return flat
-
-
 def write_json(path: Path, value: dict[str, Any], indent: int | None = None) -> None:
     """Whole or not at all."""
     text = json.dumps(value, ensure_ascii=False, indent=indent) + "\n"

@@ -9,19 +9,20 @@ import torch
 from torch import Tensor
 
 from seq2seq.checkpoint import Checkpoint, load_checkpoint
-from seq2seq.config.schema import check_values, from_dict
+from seq2seq.config.changes import changes
+from seq2seq.config.schema import Change, check_values, differences, from_dict
 from seq2seq.config.scripts import ReproduceConfig
 from seq2seq.config.training import TrainConfig
 from seq2seq.run_folder import checkpoint_path
-from seq2seq.runs.manifest import MANIFEST, changed_settings, read_manifest
+from seq2seq.runs.manifest import MANIFEST, read_manifest
 from seq2seq.runs.run import Run, Texts, read_texts
 from seq2seq.training.journal import read_events
 from seq2seq.training.limits import follows_clock
 from seq2seq.training.state import Progress
 
 SPEED = "tokens_per_second"  # the one value of a journal that may differ
-# What a manifest says of a start that may explain a difference.
-CIRCUMSTANCES = ("device", "environment", "prepared", "code")
+# Entries of a manifest, other than settings, that may explain a difference.
+ENVIRONMENT = ("device", "environment", "prepared", "code")
 
 log = logging.getLogger(__name__)
 
@@ -47,7 +48,7 @@ def train_again(wanted: ReproduceConfig, folder: Path) -> None:
     texts = read_texts(config.data)
     _check_corpus(manifest["corpus"], texts, config)
     run = Run(config, folder, texts=texts)
-    for change in differences(manifest, run.start):
+    for change in changed_environment(manifest, run.start):
         log.warning("differs: %s", change)
     for obstacle in _obstacles(manifest, config):
         log.warning("not repeated: %s", obstacle)
@@ -85,10 +86,10 @@ def _check_corpus(expected: dict[str, str], texts: Texts, config: TrainConfig) -
             )
 
 
-def differences(manifest: dict[str, Any], start: dict[str, Any]) -> list[str]:
-    """What is not as it was when the run began, each as ``key: before -> after``."""
-    then, now = ({part: each.get(part) for part in CIRCUMSTANCES} for each in (manifest, start))
-    return changed_settings(then, now)
+def changed_environment(manifest: dict[str, Any], start: dict[str, Any]) -> list[Change]:
+    """Return how the machine and the code of a start differ from those of the first start."""
+    before, after = ({name: each.get(name) for name in ENVIRONMENT} for each in (manifest, start))
+    return differences(before, after)
 
 
 def _obstacles(manifest: dict[str, Any], config: TrainConfig) -> list[str]:
@@ -101,9 +102,9 @@ def _obstacles(manifest: dict[str, Any], config: TrainConfig) -> list[str]:
             f"will differ"
         )
     for start in manifest["resumed"]:
-        changes = changed_settings(manifest["config"], start["config"])
-        changes += differences(manifest, start)
-        found += [f"resumed at step {start['step']} with {line}" for line in changes]
+        changed = changes(manifest["config"], start["config"])
+        changed += changed_environment(manifest, start)
+        found += [f"resumed at step {start['step']} with {change}" for change in changed]
     return found
 
 

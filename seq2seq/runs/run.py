@@ -6,7 +6,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from seq2seq.checkpoint import Checkpoint
+from seq2seq.config.changes import changes
 from seq2seq.config.data import DataConfig
+from seq2seq.config.schema import Change
 from seq2seq.config.training import TrainConfig
 from seq2seq.data.preparation import ensure_files, locate, prepare, report_lines
 from seq2seq.device import counted, select_device, set_threads
@@ -16,7 +18,6 @@ from seq2seq.precision import select_precision
 from seq2seq.randomness import seed_everything
 from seq2seq.run_folder import checkpoint_path
 from seq2seq.runs.manifest import (
-    changed_settings,
     corpus_digests,
     describe_start,
     record_start,
@@ -171,24 +172,16 @@ def score_line(scores: dict[str, Any]) -> str:
     return "  ".join(parts)
 
 
-def check_resumable(stored: TrainConfig, changed: TrainConfig) -> list[str]:
-    """The settings that a resumed run changes, as lines for the log.
+def check_resumable(stored: TrainConfig, changed: TrainConfig) -> list[Change]:
+    """Return the settings that a resumed run changes.
 
     Raises:
         ValueError: one of them decides what the parameters mean or in which order data come.
     """
-    changes = changed_settings(asdict(stored), asdict(changed))
-    fixed = [
-        change
-        for change in changes
-        if change.startswith(
-            ("model.", "data.", "seed:", "optim.name:", "trainer.batch_", "trainer.bucket_")
-        )
-        and not change.startswith(("data.root:", "data.prepared:", "data.url:"))
-    ]
-    if fixed:
+    before, after = asdict(stored), asdict(changed)
+    if fixed := changes(before, after, "parameters", "corpus", "text", "order"):
         raise ValueError(
             f"resume={changed.resume} cannot change what the run was started with: "
-            f"{'; '.join(fixed)}. Start a new run instead."
+            f"{'; '.join(map(str, fixed))}. Start a new run instead."
         )
-    return changes
+    return changes(before, after)

@@ -743,7 +743,7 @@ def test_what_decides_parameters_or_order_cannot_change_on_the_way(config, chang
 def test_other_changes_are_told(config):
     changed = with_trainer(replace(config, resume="runs/x"), max_steps=12, patience=3)
     changed = replace(changed, data=replace(changed.data, root="elsewhere"))
-    assert sorted(check_resumable(config, changed)) == [
+    assert sorted(map(str, check_resumable(config, changed))) == [
         f"data.root: {config.data.root} -> elsewhere",
         "trainer.max_steps: 6 -> 12",
         "trainer.patience: None -> 3",
