@@ -19,7 +19,7 @@ from seq2seq.config.data import DataConfig
 from seq2seq.config.scripts import EvaluateConfig
 from seq2seq.data.corpus import ParallelFiles
 from seq2seq.data.preparation import locate
-from seq2seq.runs.run import score_line
+from seq2seq.evaluation.metrics import format_scores
 from seq2seq.scoring.evaluate import beside, evaluate_and_write, read_test_set
 from seq2seq.search.opening import open_translator
 
@@ -43,7 +43,7 @@ def main(config: EvaluateConfig) -> None:
             f"output={folder} cannot be a folder to write into ({error.strerror}); give another."
         ) from error
     scores = evaluate_and_write(translator, test_set, folder, config.metric_tokenizer)
-    logging.info(score_line(scores))
+    logging.info(format_scores(scores))
     logging.info("translations, references and alignments are in %s", folder)
     write(json.dumps(scores, indent=2))
 

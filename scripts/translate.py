@@ -17,7 +17,7 @@ from seq2seq.cli.command import command
 from seq2seq.cli.exit import write
 from seq2seq.config.scripts import TranslateConfig
 from seq2seq.data.corpus import read_stream
-from seq2seq.evaluation.metrics import one_line
+from seq2seq.evaluation.bleu import replace_newlines
 from seq2seq.search.opening import open_translator
 from seq2seq.search.translator import Translator
 from seq2seq.search.unknown import UnknownTokens
@@ -47,11 +47,11 @@ def translated(
         for best, *_ in found:
             unknown.count(best.source_tokens[:-1])
         if num_best == 1:
-            yield "\n".join(one_line(best.text) for (best,) in found)
+            yield "\n".join(replace_newlines(best.text) for (best,) in found)
         else:
             yield "\n".join(
                 # A tab in a translation would be one more column.
-                f"{number}\t{one_line(best.text).expandtabs(1)}\t{best.score:.4f}"
+                f"{number}\t{replace_newlines(best.text).expandtabs(1)}\t{best.score:.4f}"
                 for number, bests in enumerate(found, start=done + 1)
                 for best in bests
             )

@@ -24,7 +24,7 @@ MAY_IMPORT = {
     "attention": {"config"},
     "model": {"config", "attention", "fast"},
     "fast": {"attention", "model"},
-    "evaluation": set(),
+    "evaluation": {"config"},
     "figures": {"evaluation", "files"},
 }
 MAY_IMPORT["search"] = {"attention", "checkpoint", "config", "data", "device", "fast", "model"}

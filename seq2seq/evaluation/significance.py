@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from seq2seq.evaluation.metrics import bleu_of_statistics, bleu_statistics, resampled_bleu
+from seq2seq.evaluation.bleu import bleu_of_statistics, bleu_statistics, resampled_bleu
 
 INTERVAL = (2.5, 97.5)  # percentiles: 95% of the resamples lie between
 FEWEST = 2  # sentences; one can only be drawn again, which is no interval
@@ -72,12 +72,12 @@ def bleu_by_length(
 
     Args:
         source_lengths: words of every source sentence, without the end token.
-        hypotheses: detokenised translations, as for ``metrics.bleu``.
+        hypotheses: detokenised translations, as for ``bleu.bleu``.
         references: lines of the reference file.
         edges: the last length of every bin but the last one, which is open: (10, 20) makes 0 to
             10, 11 to 20, and 21 or more; none makes one bin of all.
         tokenize: sacreBLEU's tokeniser.
-        num_resamples: corpora drawn for an interval, as for ``metrics.resampled_bleu``.
+        num_resamples: corpora drawn for an interval, as for ``bleu.resampled_bleu``.
         seed: of the draws.
 
     Returns:
@@ -131,7 +131,7 @@ def bleu_gap(
         chosen: True for the sentences that count, (N,), as in ``np.array(source_lengths) > 30``;
             without it all do.
         tokenize: sacreBLEU's tokeniser.
-        num_resamples: corpora drawn, as for ``metrics.resampled_bleu``.
+        num_resamples: corpora drawn, as for ``bleu.resampled_bleu``.
         seed: of the draws.
 
     Raises:

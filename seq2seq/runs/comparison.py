@@ -10,6 +10,7 @@ import statistics
 import sys
 from collections.abc import Callable, Container, Sequence
 from dataclasses import asdict, fields
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, get_args
 
@@ -20,6 +21,7 @@ from seq2seq.config.scripts import CompareConfig
 from seq2seq.config.training import TrainConfig
 from seq2seq.data.corpus import read_lines
 from seq2seq.device import select_device
+from seq2seq.evaluation.metrics import METRICS, get_value
 from seq2seq.figures.heatmap import save_figure
 from seq2seq.figures.panels import Panel, panel_figure
 from seq2seq.run_folder import checkpoint_path
@@ -206,6 +208,10 @@ def by_label(runs: Sequence[Compared]) -> dict[str, list[Compared]]:
     return groups
 
 
+def _test_value(name: str, summary: dict[str, Any]) -> float | None:
+    return get_value(summary["test"], name)
+
+
 class Column(NamedTuple):
     """A column of the table: its heading, where a summary has the figure, how it is written."""
 
@@ -215,10 +221,11 @@ class Column(NamedTuple):
 
 
 COLUMNS = (
-    Column("BLEU", lambda summary: summary["test"]["bleu"]["score"], 2),
-    Column("perplexity", lambda summary: summary["test"]["perplexity"], 3),
-    Column("AER", lambda summary: summary["test"].get("aer"), 3),
-    Column("entropy", lambda summary: summary["test"].get("attention_entropy"), 3),
+    *(
+        Column(metric.heading, partial(_test_value, metric.name), metric.digits)
+        for metric in METRICS.values()
+        if metric.in_tables
+    ),
     Column("seconds", lambda summary: summary["seconds"], 0),
     Column("parameters", lambda summary: summary["parameters"], 0),
 )

@@ -12,7 +12,8 @@ from seq2seq.config.schema import Change
 from seq2seq.config.training import TrainConfig
 from seq2seq.data.preparation import ensure_files, locate, prepare, report_lines
 from seq2seq.device import counted, select_device, set_threads
-from seq2seq.evaluation.metrics import check_tokenizer
+from seq2seq.evaluation.bleu import check_tokenizer
+from seq2seq.evaluation.metrics import format_scores
 from seq2seq.model.encoder_decoder import build_model
 from seq2seq.precision import select_precision
 from seq2seq.randomness import seed_everything
@@ -150,7 +151,7 @@ class Run:
     def _report(self, summary: dict[str, Any]) -> None:
         """The last lines that a person reads."""
         for name in ("valid", "test"):
-            log.info("%-5s  %s", name, score_line(summary[name]))
+            log.info("%-5s  %s", name, format_scores(summary[name]))
         log.info("summary     %s", self.folder / "summary.json")
         log.info("pictures    %s", self.folder / "alignments")
         log.info(
@@ -158,18 +159,6 @@ class Run:
             "--samples_per_plugin images=1000,text=1000)",
             self.folder,
         )
-
-
-def score_line(scores: dict[str, Any]) -> str:
-    """BLEU with its signature, and the other scores, on one line."""
-    parts = [
-        f"BLEU {scores['bleu']['score']:.2f} ({scores['bleu']['signature']})",
-        f"chrF {scores['chrf']['score']:.2f}",
-        f"perplexity {scores['perplexity']:.3f}",
-    ]
-    if "aer" in scores:
-        parts.append(f"AER {scores['aer']:.3f}")
-    return "  ".join(parts)
 
 
 def check_resumable(stored: TrainConfig, changed: TrainConfig) -> list[Change]:

@@ -11,15 +11,14 @@ from seq2seq.data.corpus import ParallelFiles, SentencePair, read_lines, read_pa
 from seq2seq.data.tokenizer import build_tokenizer
 from seq2seq.evaluation.alignment import (
     Link,
-    alignment_error_rate,
-    attention_entropy,
     format_pharaoh,
     hard_alignment,
     merge_subwords,
     parse_pharaoh,
     words_of_tokens,
 )
-from seq2seq.evaluation.metrics import bleu, chrf, one_line, perplexity
+from seq2seq.evaluation.bleu import replace_newlines
+from seq2seq.evaluation.metrics import Evaluated, evaluate_metrics
 from seq2seq.figures.heatmap import alignment_figure, figure_image, save_figure
 from seq2seq.search.translator import Translation, Translator
 from seq2seq.training.journal import Journal
@@ -72,35 +71,26 @@ def evaluate(translator: Translator, test_set: TestSet, metric_tokenizer: str = 
     pairs = test_set.pairs
     translations = translator.translate([pair.source for pair in pairs])
     forced = translator.force(pairs)
-    hypotheses = [one_line(translation.text) for translation in translations]
-    references = [pair.target for pair in pairs]
-    num_tokens = sum(len(translation.tokens) for translation in forced)
-    loss = -sum(translation.log_prob for translation in forced) / num_tokens
-    scores: dict[str, Any] = {
-        "bleu": bleu(
-            hypotheses=hypotheses, references=references, tokenize=metric_tokenizer
-        ).to_dict(),
-        "chrf": chrf(hypotheses=hypotheses, references=references).to_dict(),
-        "loss": loss,
-        "perplexity": perplexity(loss),
-        "sentences": len(pairs),
-        "target_tokens": num_tokens,
-    }
-    entropies = [attention_entropy(translation.alignment) for translation in forced]
-    if not np.isnan(entropies).all():  # as they are without attention
-        scores["attention_entropy"] = float(np.nanmean(entropies))
+    predicted_links: list[set[Link]] = []
     if test_set.alignments is not None:
-        scores |= _alignment_scores(translator, pairs, test_set.alignments, forced)
-    return Result(translations, forced, scores)
+        predicted_links = _predicted_links(translator, pairs, forced)
+    evaluated = Evaluated(
+        hypotheses=[translation.text for translation in translations],
+        references=[pair.target for pair in pairs],
+        log_prob=sum(translation.log_prob for translation in forced),
+        target_tokens=sum(len(translation.tokens) for translation in forced),
+        attention_weights=[translation.alignment for translation in forced],
+        predicted_links=predicted_links,
+        reference_links=test_set.alignments,
+        metric_tokenizer=metric_tokenizer,
+    )
+    return Result(translations, forced, evaluate_metrics(evaluated))
 
 
-def _alignment_scores(
-    translator: Translator,
-    pairs: Sequence[SentencePair],
-    alignments: Sequence[set[Link]],
-    forced: Sequence[Translation],
-) -> dict[str, Any]:
-    """AER of forced attention against the true links, counted in Moses tokens."""
+def _predicted_links(
+    translator: Translator, pairs: Sequence[SentencePair], forced: Sequence[Translation]
+) -> list[set[Link]]:
+    """Word alignments read from the attention over the references, between Moses tokens."""
     splitters = [
         build_tokenizer("moses", side.language) for side in (translator.source, translator.target)
     ]
@@ -110,14 +100,7 @@ def _alignment_scores(
             splitter.tokenize(text) for splitter, text in zip(splitters, pair, strict=True)
         )
         predicted.append(word_links(translation, source, target))
-    quality = alignment_error_rate(predicted, alignments)
-    return {
-        "aer": quality.aer,
-        "aer_precision": quality.precision,
-        "aer_recall": quality.recall,
-        "aer_signature": "forced references|arg-max per target word|subwords merged to Moses "
-        "words|EOS left out|all links sure",
-    }
+    return predicted
 
 
 def word_links(
@@ -163,7 +146,7 @@ def write_translations(folder: Path, test_set: TestSet, result: Result) -> None:
     scores.unlink(missing_ok=True)
     write_lines(folder / "sources.txt", [pair.source for pair in test_set.pairs])
     write_lines(folder / "references.txt", [pair.target for pair in test_set.pairs])
-    write_lines(folder / "hypotheses.txt", [one_line(t.text) for t in result.translations])
+    write_lines(folder / "hypotheses.txt", [replace_newlines(t.text) for t in result.translations])
     write_lines(
         folder / "alignments.txt",
         [

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from seq2seq.checkpoint import Checkpoint, DamagedCheckpointError, link_checkpoint, load_checkpoint
 from seq2seq.config.training import TrainerConfig
-from seq2seq.evaluation.metrics import Criterion
+from seq2seq.evaluation.metrics import Metric, is_better
 from seq2seq.run_folder import checkpoint_path
 from seq2seq.training.state import Progress
 
@@ -95,10 +95,10 @@ def keep_checkpoints(run_dir: Path, progress: Progress, settings: TrainerConfig)
 
 
 def rank(
-    ranking: list[tuple[float, int]], new: tuple[float, int], criterion: Criterion, count: int
+    ranking: list[tuple[float, int]], new: tuple[float, int], metric: Metric, count: int
 ) -> list[tuple[float, int]]:
     """The ``count`` best validations as (score, step), best first, earlier ones before equals."""
-    place = sum(not criterion.is_better(new[0], score) for score, _ in ranking)
+    place = sum(not is_better(metric, new[0], score) for score, _ in ranking)
     return [*ranking[:place], new, *ranking[place:]][:count]
 
 

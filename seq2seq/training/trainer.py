@@ -18,7 +18,7 @@ from seq2seq.config.training import TrainConfig
 from seq2seq.data.batching import Batch, load_batches
 from seq2seq.data.preparation import PreparedCorpus
 from seq2seq.device import hand_back_memory, is_out_of_memory
-from seq2seq.evaluation.metrics import get_criterion
+from seq2seq.evaluation.metrics import METRICS, get_values, is_better
 from seq2seq.model.encoder_decoder import EncoderDecoder
 from seq2seq.precision import select_precision
 from seq2seq.scoring.evaluate import Result, TestSet, evaluate, show_sentences
@@ -62,7 +62,7 @@ class Trainer:
         self.config, self.run_dir = config, run_dir
         self.optimizer = build_optimizer(config.optim, model.parameters())
         self.precision = select_precision(config.precision, model.device)
-        self.criterion = get_criterion(config.trainer.select)
+        self.metric = METRICS.get_entry(config.trainer.select)
         self.progress = Progress()
         if resumed is not None:
             self.progress = restore_run(resumed, model, self.optimizer)
@@ -250,24 +250,19 @@ class Trainer:
         """Keep the scores of the validation part, its pictures, and the checkpoint."""
         progress = self.progress
         progress.validated_step = progress.step
-        scores = {
-            name: value["score"] if isinstance(value, dict) else value
-            for name, value in result.scores.items()
-        }
-        shown = ("loss", "bleu", "chrf", "perplexity", "aer", "attention_entropy")
-        values = {name: scores[name] for name in shown if name in scores}
+        values = get_values(result.scores)
         self.journal.record("valid", progress.step, values)
         lines = self.config.trainer.sentences
         show_sentences(result, self.valid, lines, progress.step, self.run_dir, self.journal)
-        new = values[self.criterion.name]
+        new = values[self.metric.name]
         # A broken model still has a BLEU, if only 0; and the words of a broken embedding may all
         # be missing here.
         finite = math.isfinite(values["loss"]) and math.isfinite(new)
         finite = finite and all(bool(p.isfinite().all()) for p in self.model.parameters())
-        better = finite and self.criterion.is_better(new, progress.best_score)
+        better = finite and is_better(self.metric, new, progress.best_score)
         if finite:
             scored, count = (new, progress.step), self.config.trainer.keep_best
-            progress.ranking = rank(progress.ranking, scored, self.criterion, count)
+            progress.ranking = rank(progress.ranking, scored, self.metric, count)
         if better:
             progress.best_score, progress.best_step, progress.stale = new, progress.step, 0
         else:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from seq2seq import checkpoint, files
 from seq2seq.checkpoint import load_checkpoint, save_checkpoint
 from seq2seq.config.training import TrainerConfig
-from seq2seq.evaluation.metrics import get_criterion
+from seq2seq.evaluation.metrics import METRICS
 from seq2seq.run_folder import checkpoint_path
 from seq2seq.training import checkpoints as folder_module
 from seq2seq.training.checkpoints import (
@@ -28,7 +28,7 @@ from seq2seq.training.checkpoints import (
 )
 from seq2seq.training.state import Progress
 
-BLEU, LOSS = get_criterion("bleu"), get_criterion("loss")
+BLEU, LOSS = METRICS["bleu"], METRICS["loss"]
 
 
 def progress_at(step, scores, keep_best=1):
