@@ -18,44 +18,39 @@ from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
 
+from filelock import FileLock, Timeout
+
 from seq2seq.checkpoint import Checkpoint, DamagedCheckpointError, link_checkpoint, load_checkpoint
 from seq2seq.config.training import TrainerConfig
 from seq2seq.evaluation.metrics import Metric, is_better
 from seq2seq.run_folder import checkpoint_path
 from seq2seq.training.state import Progress
 
-try:
-    import fcntl
-except ImportError:  # Windows
-    fcntl = None  # type: ignore[assignment]
-
 log = logging.getLogger(__name__)
 
 
 @contextmanager
 def claim(run_dir: Path) -> Iterator[None]:
-    """Be the only process that trains in a run folder, as long as this lasts.
+    """Hold the lock of a run folder, so that only one process at a time trains in it.
 
-    The kernel frees the lock when the process dies, however it dies: none is ever left over.
-    On systems without ``fcntl``, such as Windows, nothing is locked and the log says so.
+    The kernel frees the lock when the process dies, even by ``kill -9``.
 
     Raises:
-        OSError: another process is at work in there.
+        OSError: another process holds the lock.
     """
-    if fcntl is None:
-        log.warning("this system has no file locks: let only one process train in %s", run_dir)
-        yield
-        return
     run_dir.mkdir(parents=True, exist_ok=True)
-    with (run_dir / "lock").open("w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise OSError(
-                f"resume={run_dir} is in use: another process trains there. Wait until it is "
-                f"done, or stop it."
-            ) from error
+    lock = FileLock(run_dir / "lock")
+    try:
+        lock.acquire(blocking=False)
+    except Timeout as error:
+        raise OSError(
+            f"resume={run_dir} is in use: another process trains there. Wait until it is done, or "
+            f"stop it."
+        ) from error
+    try:
         yield
+    finally:
+        lock.release()
 
 
 def step_path(run_dir: Path, step: int) -> Path:

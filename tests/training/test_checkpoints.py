@@ -17,7 +17,6 @@ from seq2seq.checkpoint import load_checkpoint, save_checkpoint
 from seq2seq.config.training import TrainerConfig
 from seq2seq.evaluation.metrics import METRICS
 from seq2seq.run_folder import checkpoint_path
-from seq2seq.training import checkpoints as folder_module
 from seq2seq.training.checkpoints import (
     claim,
     keep_checkpoints,
@@ -338,12 +337,6 @@ def test_a_second_process_is_refused_until_the_first_is_dead(tmp_path):
         pass
     with claim(tmp_path):  # a claim that ended is no obstacle either
         pass
-
-
-def test_without_file_locks_a_run_goes_on_and_says_so(tmp_path, monkeypatch, caplog):
-    monkeypatch.setattr(folder_module, "fcntl", None)
-    with claim(tmp_path), claim(tmp_path):
-        assert "no file locks" in caplog.text
 
 
 def test_training_in_a_folder_in_use_is_refused_in_one_line(tmp_path):
