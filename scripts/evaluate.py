@@ -17,8 +17,8 @@ from seq2seq.cli.command import command
 from seq2seq.cli.exit import write
 from seq2seq.config.data import DataConfig
 from seq2seq.config.scripts import EvaluateConfig
-from seq2seq.data.corpus import ParallelFiles
-from seq2seq.data.preparation import locate
+from seq2seq.data.corpus import locate
+from seq2seq.data.reading import ParallelFiles
 from seq2seq.evaluation.metrics import format_scores
 from seq2seq.scoring.evaluate import beside, evaluate_and_write, read_test_set
 from seq2seq.search.opening import open_translator

@@ -4,22 +4,25 @@
     python scripts/prepare.py data=multi30k      downloaded once and checked
     python scripts/prepare.py data=files ...     your own text; see conf/data/files.yaml
 
-Says what was read, what was dropped and why, and names file and line of anything wrong.
-Training prepares by itself; this only looks first.
+Reports what was read, and what was dropped and why; errors name file and line. Training prepares
+the corpus itself, so this script only lets you check the data first.
 """
 
 from seq2seq.cli.command import command
 from seq2seq.cli.exit import write
 from seq2seq.config.scripts import PrepareConfig
-from seq2seq.data.preparation import locate, prepare, report_lines
+from seq2seq.data.corpus import open_corpus
+from seq2seq.data.preparation import prepare
+from seq2seq.data.report import report_lines
 from seq2seq.scoring.evaluate import read_test_set
 
 
 @command("prepare", PrepareConfig)
 def main(config: PrepareConfig) -> None:
-    for line in report_lines(prepare(config.data).report):
+    corpus = open_corpus(config.data)
+    for line in report_lines(prepare(corpus, config.data).report):
         write(line)
-    test_set = read_test_set(locate(config.data, "test"))
+    test_set = read_test_set(corpus.files("test"))
     write(f"test: read {len(test_set.pairs):,} pairs, kept all")
 
 

@@ -16,7 +16,7 @@ from itertools import islice
 from seq2seq.cli.command import command
 from seq2seq.cli.exit import write
 from seq2seq.config.scripts import TranslateConfig
-from seq2seq.data.corpus import read_stream
+from seq2seq.data.reading import read_stream
 from seq2seq.evaluation.bleu import replace_newlines
 from seq2seq.search.opening import open_translator
 from seq2seq.search.translator import Translator

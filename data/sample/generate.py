@@ -1,8 +1,8 @@
-"""The sample corpus: German and English by a grammar of ours, with the true word alignment.
+"""Generate the sample corpus: German and English sentences with their true word alignment.
 
     python data/sample/generate.py [folder]
 
-writes {train,valid,test}.{de,en,align}, by default to data/sample, always the same.
+writes {train,valid,test}.{de,en,align}, by default to data/sample. The files are always the same.
 """
 
 import random
@@ -20,7 +20,7 @@ MIN_WORDS, MAX_WORDS = 3, 45
 
 
 def generate(num_pairs: int, seed: int) -> Iterator[AlignedPair]:
-    """Sentences with their translations, none of which occurs twice; the same for every seed."""
+    """Yield sentence pairs in which no sentence occurs twice; they depend only on the seed."""
     rng = random.Random(seed)
     sources: set[str] = set()
     targets: set[str] = set()
@@ -36,9 +36,9 @@ def generate(num_pairs: int, seed: int) -> Iterator[AlignedPair]:
 
 
 def make_splits() -> dict[str, list[AlignedPair]]:
-    """All of the corpus, split at random."""
+    """Generate the whole corpus and split it at random."""
     pairs = list(generate(sum(SIZES.values()), SEED))
-    # Drawn in this order, the last sentences would be longer: the short ones are used up first.
+    # Without shuffling, the last sentences would be longer, because short ones run out first.
     random.Random(SEED).shuffle(pairs)
     splits, start = {}, 0
     for split, size in SIZES.items():
@@ -47,7 +47,8 @@ def make_splits() -> dict[str, list[AlignedPair]]:
     return splits
 
 
-def write(folder: Path) -> None:
+def write_splits(folder: Path) -> None:
+    """Write the corpus to a folder."""
     folder.mkdir(parents=True, exist_ok=True)
     for split, pairs in make_splits().items():
         links = (" ".join(f"{i}-{j}" for i, j in pair.alignment) for pair in pairs)
@@ -58,4 +59,4 @@ def write(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    write(Path(sys.argv[1]) if len(sys.argv) > 1 else FOLDER)
+    write_splits(Path(sys.argv[1]) if len(sys.argv) > 1 else FOLDER)

@@ -1,1 +1,1 @@
-"""Strings in, integer batches out; never a parameter or a gradient."""
+"""From text files to batches of token ids; no parameters and no gradients."""

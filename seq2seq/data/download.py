@@ -1,55 +1,43 @@
-"""Named corpora: each of their files is on disk with the right bytes, or comes from the web.
+"""Named corpora: each file is on disk with the right content, or is downloaded.
 
-What a corpus consists of is stated here, with SHA-256 and line counts; nothing switches the
-check off. A folder that already holds the files is all that is needed: no request is made.
+The files of each corpus are listed here with SHA-256 and line counts, and every file is checked. If
+``data.root`` already holds the files, no request is made.
 
-Archives are not used: a file is fetched under its name in the table, and gzip is read as it lies.
-So nothing is ever unpacked, and no member of anything can land outside its folder.
+Files are downloaded one by one and gzip files are read as they are: no archive is ever unpacked, so
+no member of an archive can be written outside its folder.
 """
 
 import logging
 import os
-import time
-import uuid
-from collections.abc import Iterable, Iterator
-from contextlib import suppress
-from http.client import HTTPException
+import shutil
+from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
-from urllib.error import HTTPError, URLError
 from urllib.parse import urlsplit
-from urllib.request import Request, build_opener
+from urllib.request import url2pathname
 
-from seq2seq.data.corpus import count_lines, file_digest
+from seq2seq.data.reading import file_digest
 
-logger = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
 
-BLOCK_SIZE = 1 << 16  # bytes
-STALL_SECONDS = 30.0  # silence of a server after which it is given up
-# A living download writes at least every STALL_SECONDS; an older partial file is a leftover.
-STALE_SECONDS = 4 * STALL_SECONDS
-
-
-class DownloadError(OSError):
-    """A file that no server delivered."""
+TIMEOUT = 30.0  # seconds without data after which a download fails
 
 
 class NamedFile(NamedTuple):
-    name: str
     sha256: str  # of the file as it is downloaded
-    num_lines: int  # of its content, decompressed
+    num_lines: int  # of its decompressed content
 
 
 class NamedCorpus(NamedTuple):
-    url: str  # of the folder with the files
+    url: str  # of the folder that holds the files
     terms: str  # of use
     files: dict[str, NamedFile]
 
 
 def parse_table(table: str) -> dict[str, NamedFile]:
-    """Rows of SHA-256, number of lines and name."""
+    """Parse rows of SHA-256, number of lines and file name."""
     rows = (row.split() for row in table.splitlines() if row)
-    return {name: NamedFile(name, sha256, int(lines)) for sha256, lines, name in rows}
+    return {name: NamedFile(sha256, int(num_lines)) for sha256, num_lines, name in rows}
 
 
 MULTI30K_FILES = """
@@ -87,189 +75,127 @@ CORPORA = {
 }
 
 
-def ensure_corpus(
+def ensure_files(
     name: str,
     root: Path,
-    files: Iterable[str] | None = None,
+    file_names: Iterable[str],
     url: str | None = None,
-    stall_seconds: float = STALL_SECONDS,
-) -> None:
-    """Make sure that files of a named corpus lie in ``root`` with exactly the bytes they must.
+    timeout: float = TIMEOUT,
+) -> dict[str, str]:
+    """Check files of a named corpus in ``root``, and download those that are missing.
+
+    A file that the corpus does not list, such as a word alignment of your own, is only read.
 
     Args:
         name: a key of ``CORPORA``.
-        root: folder of the files; made if it is missing.
-        files: names of the files that are needed; None means all of the corpus.
+        root: folder of the files; created if needed.
+        file_names: files that are needed.
         url: another folder that holds the files, http(s) or file; proxies are taken from the
             environment.
-        stall_seconds: silence of the server after which a download is given up.
+        timeout: seconds without data after which a download fails.
+
+    Returns:
+        SHA-256 of each file by name, computed once.
 
     Raises:
-        ValueError: no such corpus or file, an address of another kind, or a file with other
-            bytes than it must have. One that lies in ``root`` is left as it is.
-        OSError: a file is missing and cannot be fetched or written.
+        ValueError: the corpus has no such file, ``url`` is of another kind, or a file in ``root``
+            has the wrong content; that file is not changed.
+        OSError: a file is missing and cannot be downloaded or written.
     """
-    corpus = _corpus(name)
-    address = _checked_url(url or corpus.url)
-    for file in _needed(name, corpus, files):
-        path = root / file.name
-        if path.exists():
-            digest = file_digest(path)
-            if digest != file.sha256:
-                raise ValueError(
-                    f"{path} is not the {file.name} of {name}: its SHA-256 is {digest}, but must "
-                    f"be {file.sha256}. It was left as it is: move it away to have the right one "
-                    f"fetched, or point data.root= at another folder."
-                )
-            continue
-        logger.info("fetching %s of %s (%s)", file.name, name, corpus.terms)
-        try:
-            _download(address + file.name, file, root, stall_seconds)
-        except DownloadError as error:
-            raise DownloadError(
-                f"{path} is missing and cannot be fetched: {error}. Point data.root= at a folder "
-                f"that holds the files of {name} (no network is needed then), or data.url= at a "
-                f"mirror of {corpus.url}"
-            ) from error
-
-
-def _corpus(name: str) -> NamedCorpus:
-    if name not in CORPORA:
-        raise ValueError(
-            f"data.name={name} is not a corpus that can be fetched; those are: "
-            f"{', '.join(CORPORA)}. Anything else is only read, from data.root=."
-        )
-    return CORPORA[name]
-
-
-def _needed(name: str, corpus: NamedCorpus, files: Iterable[str] | None) -> list[NamedFile]:
-    wanted = corpus.files if files is None else dict.fromkeys(files)
-    for file in wanted:
-        if file not in corpus.files:
+    corpus = CORPORA[name]
+    address = _check_url(url or corpus.url)
+    file_names = list(file_names)
+    for file_name in file_names:
+        if file_name not in corpus.files and not (root / file_name).exists():
             raise ValueError(
-                f"{file} is no file of data.name={name}; choose among: {', '.join(corpus.files)}."
+                f"{name} has no file {file_name}; it has {', '.join(corpus.files)}. Choose other "
+                f"languages or another data.test_set, or put the file into data.root."
             )
-    return [corpus.files[file] for file in wanted]
+    return {
+        file_name: _ensure_file(name, file_name, root, address, timeout) for file_name in file_names
+    }
 
 
-def _checked_url(url: str) -> str:
+def _check_url(url: str) -> str:
     if urlsplit(url).scheme not in ("http", "https", "file"):
         raise ValueError(
-            f"data.url={url} must start with http://, https:// or file://; a folder on this "
-            f"machine is better given as data.root=."
+            f"data.url={url} must start with http://, https:// or file://; to use a folder on this "
+            f"machine, set data.root= to it."
         )
     return url.rstrip("/") + "/"
 
 
-def _download(url: str, file: NamedFile, root: Path, stall_seconds: float) -> None:
-    """Fetch one file under a temporary name; only when it is right does it get its own.
+def _ensure_file(corpus_name: str, name: str, root: Path, address: str, timeout: float) -> str:
+    """Check or download one file, and return its SHA-256."""
+    corpus, path = CORPORA[corpus_name], root / name
+    file = corpus.files.get(name)
+    if file is not None and not path.exists():
+        log.info(
+            "downloading %s of %s (%s lines; %s)",
+            name,
+            corpus_name,
+            f"{file.num_lines:,}",
+            corpus.terms,
+        )
+        reason = _download(address + name, path, file.sha256, timeout)
+        if reason is not None:
+            raise OSError(
+                f"{path} is missing and cannot be downloaded: {reason}. Set data.root= to a folder "
+                f"that holds the files of {corpus_name} (no network is needed then), or data.url= "
+                f"to a mirror of {corpus.url}"
+            )
+        return file.sha256
+    digest = file_digest(path)
+    if file is not None and digest != file.sha256:
+        raise ValueError(
+            f"{path} is not the {name} of {corpus_name}: its SHA-256 is {digest}, but must be "
+            f"{file.sha256}. It was not changed: move it away to have the right one downloaded, or "
+            f"set data.root= to another folder."
+        )
+    return digest
 
-    The temporary name belongs to this call alone, so that several processes may fetch the same
-    file: each renames the same bytes into place. The next call goes on with what an interruption
-    leaves, and with what a killed process leaves once nobody can be writing it any more.
+
+def _download(url: str, path: Path, sha256: str, timeout: float) -> str | None:
+    """Download a file under a temporary name, check it, and rename it to ``path``.
+
+    Several processes may download the same file at once, because each has its own temporary file.
+
+    Returns:
+        None, or why the file could not be downloaded.
+
+    Raises:
+        OSError: the file cannot be written.
     """
-    partial = root / f".{file.name}.{uuid.uuid4().hex}.partial"
+    import pooch  # 0.2 s with requests, needed only by the first run on a corpus
+    from requests.exceptions import HTTPError, RequestException
+
+    def transfer(url: str, output_file: str, _: object) -> None:
+        if url.startswith("file:"):  # which requests does not support
+            shutil.copyfile(url2pathname(urlsplit(url).path), output_file)
+        else:
+            # Without compression in transit, a .gz file arrives as it is from every server.
+            headers = {"Accept-Encoding": "identity"}
+            pooch.HTTPDownloader(timeout=timeout, headers=headers)(url, output_file, None)
+        os.chmod(output_file, 0o644)  # temporary files are private, but data folders are shared
+
+    pooch.get_logger().setLevel(logging.WARNING)
     try:
-        root.mkdir(parents=True, exist_ok=True)
-        _adopt_leftover(root, file, partial)
-        continued = partial.exists()
-        _fetch(url, partial, stall_seconds)
-        if continued and file_digest(partial) != file.sha256:
-            # Halves of two versions, perhaps: what is served now comes in one piece.
-            partial.unlink()
-            _fetch(url, partial, stall_seconds)
-        _check(partial, file, url)
-        partial.replace(root / file.name)
-    except DownloadError:
-        raise
+        pooch.retrieve(url, f"sha256:{sha256}", path.name, path.parent.absolute(), None, transfer)
+    except HTTPError as error:
+        return f"{url} answers HTTP {str(error).partition(' for url')[0]}"
+    except RequestException as error:
+        if "timed out" in str(error):
+            return f"{url} sent no data for {timeout:g} s"
+        # Without the report on retries that urllib3 wraps around its reason.
+        reason = getattr(next(iter(error.args), None), "reason", error)
+        return f"{url} cannot be reached, or broke off ({' '.join(str(reason).split())})"
+    except FileNotFoundError:  # a missing folder of ``path`` is created
+        return f"{url} does not exist"
+    except ValueError as error:
+        return f"{url} has other content ({error})"
     except OSError as error:
         raise OSError(
-            f"{root / file.name} is missing and cannot be written ({error.strerror or error}): "
-            f"make room for it and allow writing, or point data.root= at a folder that holds it."
+            f"{path} is missing and cannot be written ({error.strerror or error}): free some space "
+            f"and allow writing, or set data.root= to a folder that holds the file."
         ) from error
-    finally:
-        with suppress(OSError):  # there is none, after a success above all
-            if partial.stat().st_size:
-                partial.replace(_leftover(root, file))
-            else:
-                partial.unlink()
-
-
-def _leftover(root: Path, file: NamedFile) -> Path:
-    """Where an interrupted download lies until somebody goes on with it."""
-    return root / f".{file.name}.partial"
-
-
-def _adopt_leftover(root: Path, file: NamedFile, partial: Path) -> None:
-    """Give the largest leftover the name ``partial``; the others go."""
-    sizes = {}
-    for path in root.glob(f".{file.name}.*partial"):
-        with suppress(OSError):  # another process was quicker
-            facts = path.stat()
-            if path == _leftover(root, file) or time.time() - facts.st_mtime > STALE_SECONDS:
-                sizes[path] = facts.st_size
-    for path in sorted(sizes, key=lambda path: sizes[path]):
-        with suppress(OSError):
-            path.replace(partial)  # over the one before
-
-
-def _fetch(url: str, partial: Path, stall_seconds: float) -> None:
-    """Fetch what ``partial`` lacks; all of it where the server knows no parts of a file."""
-    with partial.open("ab") as output:
-        for position, block in _blocks(url, output.tell(), stall_seconds):
-            if position != output.tell():
-                output.seek(position)
-                output.truncate()
-            output.write(block)
-        output.flush()
-        os.fsync(output.fileno())
-
-
-def _check(partial: Path, file: NamedFile, url: str) -> None:
-    digest = file_digest(partial)
-    if digest != file.sha256:
-        fault = f"another file, whose SHA-256 is {digest} instead of {file.sha256}"
-    elif (num_lines := count_lines(partial)) != file.num_lines:
-        fault = (
-            f"{num_lines:,} lines instead of {file.num_lines:,}, although its SHA-256 is right: "
-            f"correct the table of seq2seq.data.download"
-        )
-    else:
-        return
-    partial.unlink()  # nobody shall go on with it
-    raise DownloadError(f"{url} delivers {fault}")
-
-
-def _blocks(url: str, offset: int, stall_seconds: float) -> Iterator[tuple[int, bytes]]:
-    """The bytes behind ``url`` from ``offset`` on, or from 0, each block with its position.
-
-    Any fault on the way to them is a ``DownloadError``. Not ``torch.hub.download_url_to_file``:
-    it waits for a silent server for ever, and it cannot tell a transfer that broke off from a
-    file that was changed.
-    """
-    request = Request(url, headers={"Range": f"bytes={offset}-"} if offset else {})
-    try:
-        # Built now, so that http_proxy, https_proxy and no_proxy are those of this moment.
-        with build_opener().open(request, timeout=stall_seconds) as response:
-            part = response.headers.get("Content-Range") or ""
-            start = position = offset if part.startswith(f"bytes {offset}-") else 0
-            expected = response.headers.get("Content-Length")
-            while block := response.read1(BLOCK_SIZE):  # what there is: it may be all that comes
-                yield position, block
-                position += len(block)
-    except HTTPError as error:
-        if error.code == 416 and offset:  # nothing from there on; the check says what that means
-            return
-        raise DownloadError(f"{url} answers HTTP {error.code} {error.reason}") from error
-    except TimeoutError as error:
-        raise DownloadError(f"{url} was silent for {stall_seconds:g} s") from error
-    except URLError as error:
-        raise DownloadError(f"{url} cannot be reached ({error.reason})") from error
-    except (OSError, HTTPException) as error:
-        raise DownloadError(f"{url} broke off after {position:,} bytes ({error})") from error
-    # http.client itself takes the end of a connection for the end of the file.
-    if expected is not None and position != start + int(expected):
-        raise DownloadError(
-            f"{url} broke off after {position:,} of {start + int(expected):,} bytes; the next "
-            f"start goes on from there"
-        )
+    return None

@@ -1,4 +1,4 @@
-"""Token ids on disk: sequences written one after another, read one by one."""
+"""Token ids on disk: sequences are written sequentially and read individually."""
 
 import os
 import weakref
@@ -14,19 +14,19 @@ OFFSET = np.dtype("<i8")
 
 
 class IdStore:
-    """Sequences of ids; only those that are asked for come into memory.
+    """Sequences of ids on disk, of which only the requested ones are read into memory.
 
-    ``<stem>.ids`` holds all ids one after another, ``<stem>.offsets`` where each sequence
-    begins and the last one ends.
+    ``<stem>.ids`` holds all ids one after another; ``<stem>.offsets`` holds the start of each
+    sequence and the end of the last one.
     """
 
     def __init__(self, stem: Path):
-        # Read, not mapped: the pages of a map count as memory of the process once they are
-        # touched, and a random order touches all of them within an epoch.
-        self._ids = _opened(self, stem.with_suffix(".ids"))
-        self._offsets = _opened(self, stem.with_suffix(".offsets"))
+        # Not memory-mapped: touched pages of a map count as memory of the process, and a random
+        # order touches all of them within an epoch.
+        self._ids = _open(self, stem.with_suffix(".ids"))
+        self._offsets = _open(self, stem.with_suffix(".offsets"))
         self._count = os.fstat(self._offsets).st_size // OFFSET.itemsize - 1
-        self.num_ids = os.fstat(self._ids).st_size // ID.itemsize  # of all sequences together
+        self.num_ids = os.fstat(self._ids).st_size // ID.itemsize  # in all sequences
 
     def __len__(self) -> int:
         return self._count
@@ -37,7 +37,7 @@ class IdStore:
         return self.read([index])[0]
 
     def read(self, indices: Iterable[int]) -> list[NDArray[np.int32]]:
-        """The sequences at these indices, in their order."""
+        """Read the sequences at these indices, in the given order."""
         size = ID.itemsize
         return [
             np.frombuffer(os.pread(self._ids, (end - start) * size, start * size), ID)
@@ -45,28 +45,28 @@ class IdStore:
         ]
 
     def lengths(self, indices: Iterable[int]) -> NDArray[np.int64]:
-        """Ids in each of these sequences."""
+        """Number of ids in each of these sequences."""
         spans = self._spans(indices)
         return spans[:, 1] - spans[:, 0]
 
     def _spans(self, indices: Iterable[int]) -> NDArray[np.int64]:
-        """Where each of N sequences begins and ends, (N, 2)."""
+        """Start and end of each of N sequences, (N, 2)."""
         size = OFFSET.itemsize
-        # Integers of Python's: those of numpy make this loop three times as long.
+        # Python integers: with NumPy integers this loop takes three times as long.
         plain = np.fromiter(indices, dtype=np.int64).tolist()
         pairs = [os.pread(self._offsets, 2 * size, index * size) for index in plain]
         return np.frombuffer(b"".join(pairs), OFFSET).reshape(-1, 2)
 
 
-def _opened(owner: object, path: Path) -> int:
-    """A descriptor to read ``path`` with, from any thread, as long as ``owner`` lives."""
+def _open(owner: object, path: Path) -> int:
+    """Open a descriptor that any thread can read from; it is closed with ``owner``."""
     descriptor = os.open(path, os.O_RDONLY)
     weakref.finalize(owner, os.close, descriptor)
     return descriptor
 
 
 class IdWriter:
-    """Writes an ``IdStore``, chunk by chunk; memory does not grow with their number."""
+    """Writes an ``IdStore`` in chunks; memory does not grow with the number of sequences."""
 
     def __init__(self, stem: Path):
         self.ids = stem.with_suffix(".ids").open("wb")
@@ -75,7 +75,7 @@ class IdWriter:
         self.offsets.write(np.array([0], OFFSET).tobytes())
 
     def write(self, ids: ArrayLike, lengths: ArrayLike) -> None:
-        """Append sequences: their ids one after another, and how many each of them has."""
+        """Append sequences, given as their concatenated ids and their lengths."""
         ends = self.position + np.cumsum(np.asarray(lengths, OFFSET), dtype=OFFSET)
         self.ids.write(np.asarray(ids, ID).tobytes())
         self.offsets.write(ends.tobytes())
@@ -95,7 +95,7 @@ class IdWriter:
 
 
 def renumber(stem: Path, new_ids: NDArray[np.int32], chunk: int = 1 << 20) -> None:
-    """Replace every id ``i`` of a store, in place, by ``new_ids[i]``."""
+    """Replace every id ``i`` of a store by ``new_ids[i]``, in place."""
     with stem.with_suffix(".ids").open("r+b") as file:
         while content := file.read(chunk * ID.itemsize):
             file.seek(-len(content), os.SEEK_CUR)

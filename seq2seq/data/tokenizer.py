@@ -1,7 +1,7 @@
-"""Sentences become tokens, and tokens become text that is fit for scoring.
+"""Split sentences into tokens, and join tokens to text that can be scored.
 
-One sentence at a time, in one language; what number a token has is ``vocabulary``'s work. torchtext
-is imported only where one of its own tokenizers is asked for: to translate needs none of it.
+Tokenizers process one sentence at a time, in one language; ``vocabulary`` numbers tokens. torchtext
+is only imported for its own tokenizers, so translating needs none of it.
 """
 
 import functools
@@ -11,33 +11,40 @@ import re
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from typing import Any, ClassVar
 
 import sentencepiece
 
+from seq2seq.config.registry import Registry
+
 
 def normalize(sentence: str, lowercase: bool = False) -> str:
-    """Each run of whitespace as one blank, none at the ends: sacreBLEU does not see this."""
-    # No Unicode normal form: "½" as "1⁄2" would no longer match the untouched reference.
+    """Replace runs of white space by one blank and strip the ends, which sacreBLEU ignores."""
+    # No Unicode normalization: "½" as "1⁄2" would no longer match the untouched reference.
     text = " ".join(sentence.split())
     return text.lower() if lowercase else text
 
 
 class Tokenizer(ABC):
-    """Splits sentences of one language and joins them again; a blank one has no tokens.
+    """Splits sentences of one language into tokens and joins them; a blank sentence has none.
 
     Args:
-        language: its code, such as "de"; some tokenizers treat all languages alike.
-        lowercase: fold the case before splitting. Translations are then in lower case, and
-            their scores must not be compared with cased ones.
+        language: language code such as "de"; some tokenizers treat all languages alike.
+        lowercase: convert to lower case before splitting. Translations are then in lower case,
+            and their scores must not be compared with cased ones.
     """
 
-    name: str  # its key in TOKENIZERS
-    model: bytes | None = None  # of SentencePiece only: what training gave
+    name: ClassVar[str]  # its key in TOKENIZERS
+    needs_model: ClassVar[bool] = False  # whether it takes a ``model`` trained by SentencePiece
+    model: bytes | None = None
 
     def __init__(self, language: str, lowercase: bool = False):
         self.language = language
         self.lowercase = lowercase
+
+    @classmethod  # noqa: B027, most tokenizers have nothing to check
+    def check_available(cls, language: str) -> None:
+        """Raise ValueError if the tokenizer cannot work for the language on this machine."""
 
     def tokenize(self, sentence: str) -> list[str]:
         text = normalize(sentence, self.lowercase)
@@ -48,13 +55,13 @@ class Tokenizer(ABC):
 
     @abstractmethod
     def _split(self, text: str) -> list[str]:
-        """Tokens of a normalised text that is not empty."""
+        """Split a normalized text that is not empty."""
 
     @abstractmethod
     def detokenize(self, tokens: list[str]) -> str: ...
 
     def state(self) -> dict[str, Any]:
-        """What ``tokenizer_from_state`` needs beside ``model``; JSON can hold it."""
+        """Arguments of ``build_tokenizer`` for JSON; ``model`` is stored separately."""
         return {"name": self.name, "language": self.language, "lowercase": self.lowercase}
 
 
@@ -69,7 +76,7 @@ class WhitespaceTokenizer(Tokenizer):
 
 
 class CharacterTokenizer(Tokenizer):
-    """Single code points, every blank among them: joined, they are exactly the sentence."""
+    """Splits into code points, blanks included, so that joined tokens equal the sentence."""
 
     name = "characters"
 
@@ -85,10 +92,10 @@ class CharacterTokenizer(Tokenizer):
 
 
 class MosesTokenizer(Tokenizer):
-    """Words and punctuation by the rules of Moses (Koehn et al. 2007), ported by sacremoses.
+    """Splits words and punctuation by the rules of Moses (Koehn et al. 2007), as in sacremoses.
 
-    Nothing is escaped: ``'`` and ``&amp;`` stay. Control characters are dropped. Languages
-    without rules of their own get the general ones and English abbreviations.
+    Nothing is escaped: ``'`` and ``&amp;`` stay as they are. Control characters are dropped.
+    Languages without rules of their own use the general ones and English abbreviations.
     """
 
     name = "moses"
@@ -100,15 +107,15 @@ class MosesTokenizer(Tokenizer):
         return _moses(self.language)[1].detokenize(tokens, unescape=False)
 
 
-# Cached here, not kept on the tokenizer: Chinese takes 0.8 s to build, and the lambda below
-# would bar a tokenizer from going to another process.
+# Cached here instead of on the tokenizer: Chinese takes 0.8 s to build, and with the lambda below a
+# tokenizer could not be pickled.
 @functools.cache
 def _moses(language: str) -> tuple[Any, Any]:
     import sacremoses  # 0.4 s, which other tokenizers need not wait for
 
     tokenizer = sacremoses.MosesTokenizer(language)
-    # sacremoses builds these sets of 100,000 letters anew at every inner full stop: 3 ms for a
-    # sentence with "U.S." in it, against 0.05 ms for one without.
+    # At every full stop inside a sentence sacremoses builds these sets of 100,000 letters again:
+    # 3 ms for a sentence with "U.S." in it, against 0.05 ms for one without.
     letters, lower = frozenset(tokenizer.IsAlpha), frozenset(tokenizer.IsLower)
     tokenizer.isanyalpha = lambda text: not letters.isdisjoint(text)
     tokenizer.islower = lower.issuperset
@@ -116,13 +123,14 @@ def _moses(language: str) -> tuple[Any, Any]:
 
 
 class SentencePieceTokenizer(Tokenizer):
-    """Subwords (Kudo and Richardson 2018, arXiv:1808.06226), from ``train_sentencepiece``.
+    """Splits into subwords (Kudo and Richardson 2018, arXiv:1808.06226).
 
-    A ``▁`` (U+2581) in the text reads as a blank, which is written so inside pieces. Characters
-    that the model has never seen become tokens as they are.
+    ``train_sentencepiece`` makes the model. A ``▁`` (U+2581) in the text is read as a blank,
+    because pieces represent blanks by it. Characters that the model has never seen become tokens.
     """
 
     name = "sentencepiece"
+    needs_model = True
 
     def __init__(self, language: str, lowercase: bool = False, model: bytes | None = None):
         super().__init__(language, lowercase)
@@ -140,11 +148,11 @@ class SentencePieceTokenizer(Tokenizer):
 
     def tokenize_many(self, sentences: Iterable[str]) -> list[list[str]]:
         texts = [normalize(sentence, self.lowercase) for sentence in sentences]
-        # By itself it takes every core, also those of the other processes of a distributed run.
+        # By default it uses every core, including those of other processes of a distributed run.
         return self._processor.encode(texts, out_type=str, num_threads=1)
 
     def detokenize(self, tokens: list[str]) -> str:
-        # Normalised because a model may write several blanks in a row.
+        # Normalized because a model may generate several blanks in a row.
         return normalize(self._processor.decode(tokens))
 
 
@@ -153,25 +161,20 @@ def train_sentencepiece(
     vocabulary_size: int,
     model_type: str = "bpe",
     lowercase: bool = False,
-    character_coverage: float = 1.0,
 ) -> bytes:
-    """Learn subwords, in memory; the same sentences (of one or both sides) give the same bytes.
+    """Train a SentencePiece model in memory; the same sentences give the same bytes.
 
     Args:
-        vocabulary_size: pieces to learn, SentencePiece's own unknown piece among them.
+        sentences: text of one language, or of both for a joint model.
+        vocabulary_size: number of pieces, including SentencePiece's own unknown piece.
         model_type: "bpe" (Sennrich et al. 2016, arXiv:1508.07909), "unigram" (arXiv:1804.10959).
         lowercase: as in the tokenizer that will use the model.
-        character_coverage: share of the text's characters that become pieces.
 
     Raises:
-        ValueError: there is no text, or it does not allow for this ``vocabulary_size``.
+        ValueError: the text is empty, or does not allow this ``vocabulary_size``.
     """
-    if model_type not in ("bpe", "unigram"):
-        raise ValueError(f"data.tokenizer.{model_type=} must be 'bpe' or 'unigram'.")
-    if not 0.98 <= character_coverage <= 1:
-        raise ValueError(f"data.tokenizer.{character_coverage=} must lie in [0.98, 1].")
-    # Pieces never reach across blanks, so words and their counts say as much as the text, all of
-    # which the trainer would keep in memory.
+    # Pieces never span blanks, so the words and their counts are all that training needs, and the
+    # trainer, which keeps its input in memory, need not be given the whole text.
     counts = Counter(word for text in sentences for word in normalize(text, lowercase).split())
     written = io.BytesIO()
     try:
@@ -179,15 +182,15 @@ def train_sentencepiece(
             sentence_iterator=_counted_words(counts),
             input_format="tsv",
             model_writer=written,
-            vocab_size=max(vocabulary_size, 1),  # below 1 it would not say what is possible
+            vocab_size=max(vocabulary_size, 1),  # below 1 its error does not say what is possible
             model_type=model_type,
-            character_coverage=character_coverage,
-            # The default folds "…" and "½" into others: detokenised text could not have them.
+            character_coverage=1.0,
+            # The default maps "…" and "½" to other characters, which could not be restored.
             normalization_rule_name="identity",
-            # Threads decide how the sums of unigram training are rounded, and their number is
-            # written into the model: with more than one it would depend on the machine.
+            # The number of threads affects the rounding of unigram training and is written into
+            # the model: with more than one, the model would depend on the machine.
             num_threads=1,
-            # Begin and end are ids of our vocabulary; "<s>" in a text is a word.
+            # BOS and EOS are ids of our vocabulary; "<s>" in a text is a word.
             bos_id=-1,
             eos_id=-1,
             minloglevel=2,
@@ -198,14 +201,14 @@ def train_sentencepiece(
 
 
 def _counted_words(counts: Counter[str]) -> Iterator[str]:
-    """Lines of a word, a tab and a count, which say how often every word occurs."""
+    """Yield lines of a word, a tab and the number of its occurrences."""
     for word, count in counts.items():
-        # SentencePiece passes over lines of more than 4,192 bytes without a word, and fails on
-        # endless words. 1,000 characters are 4,000 bytes at most.
+        # SentencePiece silently ignores lines of more than 4,192 bytes, and fails on very long
+        # words. 1,000 characters are at most 4,000 bytes.
         for start in range(0, len(word), 1000):
-            # In two lines, because a candidate for a unigram piece has to be in two of them.
-            for part in (count - 1, 1) if count > 1 else (1,):
-                yield f"{word[start : start + 1000]}\t{part}"
+            # In two lines, because a candidate for a unigram piece must occur in two lines.
+            for share in (count - 1, 1) if count > 1 else (1,):
+                yield f"{word[start : start + 1000]}\t{share}"
 
 
 def _training_error(message: str, vocabulary_size: int) -> str:
@@ -221,80 +224,143 @@ def _training_error(message: str, vocabulary_size: int) -> str:
     return f"{key}={vocabulary_size} {problem}."
 
 
-# What these tokenizers of torchtext need beside it.
-PACKAGES = {"toktok": "nltk", "spacy": "spacy", "revtok": "revtok", "subword": "revtok"}
-
-
 class TorchtextTokenizer(Tokenizer):
-    """A tokenizer of ``torchtext.data.get_tokenizer``: basic_english or a key of PACKAGES.
+    """Base of the tokenizers of ``torchtext.data.get_tokenizer``.
 
-    revtok's tokens hold the blanks beside them and give the sentence back; subword is revtok
-    with capitals marked. The others only split: joined by Moses' rules their text is close to
-    the sentence, but what they drop (basic English: capitals and ``" : ;``) is lost.
+    Most of them can only split: their tokens are joined by the rules of Moses, so the text is close
+    to the sentence, but what they drop is lost.
     """
 
-    def __init__(self, name: str, language: str, lowercase: bool = False):
+    package: ClassVar[str] = "torchtext"  # which must be installed
+
+    def __init__(self, language: str, lowercase: bool = False):
         super().__init__(language, lowercase)
-        self.name = name
-        _torchtext_splitter(name, language)  # so that what is missing is missed now
+        self.check_available(language)
+
+    @classmethod
+    def check_available(cls, language: str) -> None:
+        try:
+            importlib.import_module(cls.package)
+        except ImportError as error:
+            raise ValueError(
+                f"data.tokenizer.name={cls.name!r} needs the package {cls.package}, which is not "
+                f"installed: run `pip install {cls.package}`, or set data.tokenizer.name=moses."
+            ) from error
 
     def _split(self, text: str) -> list[str]:
-        tokens = _torchtext_splitter(self.name, self.language)(text)
-        if self.name == "toktok":  # which escapes these two, and nothing else
-            return [token.replace("&#124;", "|").replace("&amp;", "&") for token in tokens]
-        return tokens
+        return _torchtext_splitter(self.name)(text)
 
     def detokenize(self, tokens: list[str]) -> str:
-        if PACKAGES.get(self.name) == "revtok":
-            return importlib.import_module("revtok").detokenize(tokens).strip()
         return _moses(self.language)[1].detokenize(tokens, unescape=False)
 
 
 @functools.cache
-def _torchtext_splitter(name: str, language: str) -> Callable[[str], list[str]]:
-    package = PACKAGES.get(name, "torchtext")
-    try:
-        importlib.import_module(package)
-    except ImportError as error:
-        raise ValueError(
-            f"data.tokenizer.{name=} needs the package {package}, which is not here: run "
-            f"`pip install {package}`, or set data.tokenizer.name=moses."
-        ) from error
-    if name == "basic_english" and language != "en":
-        raise ValueError(f"data.tokenizer.{name=} splits only 'en', not {language!r}; use moses.")
+def _torchtext_splitter(name: str, **options: str) -> Callable[[str], list[str]]:
     from torchtext.data.utils import get_tokenizer
 
-    if name != "spacy":
-        return get_tokenizer(name)
-    model = f"{language}_core_{'web' if language in ('en', 'zh') else 'news'}_sm"
-    try:
-        return get_tokenizer(name, language=model)
-    except OSError as error:
-        raise ValueError(
-            f"data.tokenizer.{name=} needs the model {model}, which is not here: run "
-            f"`python -m spacy download {model}`, or set data.tokenizer.name=moses."
-        ) from error
+    return get_tokenizer(name, **options)
 
 
-TOKENIZERS: dict[str, Callable[..., Tokenizer]] = {
-    "moses": MosesTokenizer,
-    "sentencepiece": SentencePieceTokenizer,
-    "whitespace": WhitespaceTokenizer,
-    "characters": CharacterTokenizer,
-    **{name: functools.partial(TorchtextTokenizer, name) for name in ("basic_english", *PACKAGES)},
-}
+class BasicEnglishTokenizer(TorchtextTokenizer):
+    """Splits English only, converts to lower case, and drops ``"``, ``:`` and ``;``."""
+
+    name = "basic_english"
+
+    @classmethod
+    def check_available(cls, language: str) -> None:
+        super().check_available(language)
+        if language != "en":
+            raise ValueError(
+                f"data.tokenizer.name='basic_english' only splits 'en', not {language!r}; set "
+                f"data.tokenizer.name=moses."
+            )
+
+
+class ToktokTokenizer(TorchtextTokenizer):
+    name = "toktok"
+    package = "nltk"
+
+    def _split(self, text: str) -> list[str]:
+        # toktok escapes these two characters and no others.
+        tokens = super()._split(text)
+        return [token.replace("&#124;", "|").replace("&amp;", "&") for token in tokens]
+
+
+class SpacyTokenizer(TorchtextTokenizer):
+    name = "spacy"
+    package = "spacy"
+
+    @classmethod
+    def check_available(cls, language: str) -> None:
+        super().check_available(language)
+        try:
+            _torchtext_splitter(cls.name, language=cls._model_name(language))
+        except OSError as error:
+            raise ValueError(
+                f"data.tokenizer.name='spacy' needs the model {cls._model_name(language)}, which "
+                f"is not installed: run `python -m spacy download {cls._model_name(language)}`, or "
+                f"set data.tokenizer.name=moses."
+            ) from error
+
+    def _split(self, text: str) -> list[str]:
+        return _torchtext_splitter(self.name, language=self._model_name(self.language))(text)
+
+    @staticmethod
+    def _model_name(language: str) -> str:
+        return f"{language}_core_{'web' if language in ('en', 'zh') else 'news'}_sm"
+
+
+class RevtokTokenizer(TorchtextTokenizer):
+    """Keeps blanks as parts of tokens, so that joined tokens equal the sentence."""
+
+    name = "revtok"
+    package = "revtok"
+
+    def detokenize(self, tokens: list[str]) -> str:
+        return importlib.import_module("revtok").detokenize(tokens).strip()
+
+
+TOKENIZERS: Registry[type[Tokenizer]] = Registry(
+    "data.tokenizer.name",
+    {
+        tokenizer.name: tokenizer
+        for tokenizer in (
+            MosesTokenizer,
+            SentencePieceTokenizer,
+            WhitespaceTokenizer,
+            CharacterTokenizer,
+            BasicEnglishTokenizer,
+            ToktokTokenizer,
+            SpacyTokenizer,
+            RevtokTokenizer,
+        )
+    },
+)
+
+
+def check_tokenizer(name: str, language: str) -> None:
+    """Check ``data.tokenizer.name`` before any text is read.
+
+    Raises:
+        ValueError: there is no such tokenizer, it does not support the language, or a package
+            or model that it needs is not installed.
+    """
+    TOKENIZERS.get_entry(name).check_available(language)
 
 
 def build_tokenizer(
     name: str, language: str, lowercase: bool = False, model: bytes | None = None
 ) -> Tokenizer:
-    """The tokenizer that ``data.tokenizer.name`` asks for; ``model`` is SentencePiece's."""
-    if name not in TOKENIZERS:
-        raise ValueError(f"data.tokenizer.{name=} is unknown; choose one of {sorted(TOKENIZERS)}.")
-    trained = [model] if name == "sentencepiece" else []
-    return TOKENIZERS[name](language, lowercase, *trained)
+    """Build the tokenizer that ``data.tokenizer.name`` selects; ``model`` is SentencePiece's.
+
+    Raises:
+        ValueError: as in ``check_tokenizer``; or the SentencePiece model is missing or damaged.
+    """
+    tokenizer = TOKENIZERS.get_entry(name)
+    arguments = {"model": model} if tokenizer.needs_model else {}
+    return tokenizer(language, lowercase, **arguments)
 
 
 def tokenizer_from_state(state: dict[str, Any], model: bytes | None) -> Tokenizer:
-    """The tokenizer whose ``state()`` and ``model`` these are."""
+    """Rebuild a tokenizer from its ``state()`` and ``model``."""
     return build_tokenizer(state["name"], state["language"], state["lowercase"], model)

@@ -19,7 +19,7 @@ from seq2seq.config.renamed import upgrade
 from seq2seq.config.schema import Change, Decides
 from seq2seq.config.scripts import CompareConfig
 from seq2seq.config.training import TrainConfig
-from seq2seq.data.corpus import read_lines
+from seq2seq.data.reading import read_lines
 from seq2seq.device import select_device
 from seq2seq.evaluation.metrics import METRICS, get_value
 from seq2seq.figures.heatmap import save_figure
@@ -77,10 +77,12 @@ def train_compared(config: CompareConfig, folder: Path, label: str) -> None:
     runs = {run.folder: run for run in read_comparison(folder.parent)}
     for other in runs.values():
         if other.folder != folder:
-            _check_conditions(other, settings, texts.digests, label, config.label is not None)
+            _check_conditions(
+                other, settings, texts.corpus.digests, label, config.label is not None
+            )
     if folder in runs:
         _check_same(runs[folder].settings, settings, folder)
-        _check_corpus(runs[folder], texts.digests)
+        _check_corpus(runs[folder], texts.corpus.digests)
         log.info("%s is finished already", folder)
         record = runs[folder].record
     else:

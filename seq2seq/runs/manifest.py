@@ -21,11 +21,8 @@ from typing import Any
 
 import torch
 
-from seq2seq.config.data import DataConfig
 from seq2seq.config.renamed import upgrade
 from seq2seq.config.training import TrainConfig
-from seq2seq.data.corpus import file_digest
-from seq2seq.data.preparation import locate
 from seq2seq.device import environment
 from seq2seq.files import replacing
 
@@ -88,17 +85,6 @@ def read_manifest(run_dir: Path) -> dict[str, Any]:
     for start in manifest["resumed"]:
         start["config"] = upgrade(start["config"])
     return manifest
-
-
-def corpus_digests(config: DataConfig) -> dict[str, str]:
-    """SHA-256 of every file of a corpus, by its name below ``data.root``."""
-    named: dict[str, Path] = {}
-    for part in ("train", "valid", "test"):
-        split, files = getattr(config, part), locate(config, part)
-        named |= {split.source: files.source, split.target: files.target}
-        if files.alignment is not None:
-            named[split.alignment] = files.alignment
-    return {name: file_digest(path) for name, path in sorted(named.items())}
 
 
 def describe_code() -> dict[str, Any]:

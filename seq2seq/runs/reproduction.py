@@ -77,7 +77,7 @@ def _config(manifest: dict[str, Any], wanted: ReproduceConfig, first: Path) -> T
 
 
 def _check_corpus(expected: dict[str, str], texts: Texts, config: TrainConfig) -> None:
-    for name, digest in texts.digests.items():
+    for name, digest in texts.corpus.digests.items():
         if expected.get(name) != digest:
             raise ValueError(
                 f"{Path(config.data.root) / name} is not the file that the run was trained on "

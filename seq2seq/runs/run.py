@@ -10,7 +10,9 @@ from seq2seq.config.changes import changes
 from seq2seq.config.data import DataConfig
 from seq2seq.config.schema import Change
 from seq2seq.config.training import TrainConfig
-from seq2seq.data.preparation import ensure_files, locate, prepare, report_lines
+from seq2seq.data.corpus import Corpus, open_corpus
+from seq2seq.data.preparation import prepare
+from seq2seq.data.report import report_lines
 from seq2seq.device import counted, select_device, set_threads
 from seq2seq.evaluation.bleu import check_tokenizer
 from seq2seq.evaluation.metrics import format_scores
@@ -19,7 +21,6 @@ from seq2seq.precision import select_precision
 from seq2seq.randomness import seed_everything
 from seq2seq.run_folder import checkpoint_path
 from seq2seq.runs.manifest import (
-    corpus_digests,
     describe_start,
     record_start,
     write_json,
@@ -33,22 +34,22 @@ log = logging.getLogger(__name__)
 
 
 class Texts(NamedTuple):
-    """What a run reads of its corpus beside the ids."""
+    """Files of a corpus, and the text of its validation and test splits."""
 
+    corpus: Corpus
     valid: TestSet
     test: TestSet
-    digests: dict[str, str]  # SHA-256 of every file
 
 
 def read_texts(config: DataConfig) -> Texts:
-    """Read them, downloaded first where the corpus has a name.
+    """Open a corpus and read the splits that are scored.
 
     Raises:
         ValueError, OSError: something is wrong with the files; names file and line.
     """
-    ensure_files(config)
-    valid, test = (read_test_set(locate(config, part)) for part in ("valid", "test"))
-    return Texts(valid, test, corpus_digests(config))
+    corpus = open_corpus(config)
+    valid, test = (read_test_set(corpus.files(split)) for split in ("valid", "test"))
+    return Texts(corpus, valid, test)
 
 
 class Run:
@@ -82,11 +83,11 @@ class Run:
         if warning:
             log.warning(warning)
         seed_everything(config.seed)
-        corpus = prepare(config.data)
+        # Read before training: an error in the test split must not be found after a night.
+        opened, self.valid, self.test = texts or read_texts(config.data)
+        corpus = prepare(opened, config.data)
         for line in report_lines(corpus.report):
             log.info(line)
-        # Read before training, not after it: a fault in the test part must not cost a night.
-        self.valid, self.test, digests = texts or read_texts(config.data)
         model = build_model(
             config.model, len(corpus.source.vocabulary), len(corpus.target.vocabulary)
         ).to(self.device)
@@ -102,7 +103,7 @@ class Run:
             log.info("the learning rate follows the clock: another run will differ a little")
         self.trainer = Trainer(model, corpus, self.valid, config, folder, resumed)
         step = self.trainer.progress.step
-        self.start = describe_start(config, digests, corpus.folder.name, self.device, step)
+        self.start = describe_start(config, opened.digests, corpus.folder.name, self.device, step)
         record_start(folder, self.start)
 
     def finish(self) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from seq2seq.data.corpus import ParallelFiles, SentencePair, read_lines, read_parallel
+from seq2seq.data.reading import ParallelFiles, SentencePair, read_lines, read_parallel
 from seq2seq.data.tokenizer import build_tokenizer
 from seq2seq.evaluation.alignment import (
     Link,

@@ -8,7 +8,8 @@ from numpy.typing import NDArray
 
 from seq2seq.config.training import TrainConfig
 from seq2seq.data.batching import Batch, BatchLimits, plan_batches
-from seq2seq.data.preparation import PreparedCorpus, locate
+from seq2seq.data.corpus import locate
+from seq2seq.data.preparation import PreparedCorpus
 from seq2seq.training.state import Progress
 
 PAIRS_IN_DETAIL = 3

@@ -1,5 +1,6 @@
-"""Each sentence once an epoch, in batches no larger than allowed, with padding only behind."""
+"""Each sentence occurs once per epoch, in batches within the limits, padded at the end."""
 
+import threading
 from itertools import pairwise
 
 import numpy as np
@@ -12,8 +13,10 @@ from seq2seq.data.batching import (
     BatchLimits,
     collate,
     cut,
+    load_batches,
     pad_sources,
     plan_batches,
+    prefetch,
     shuffled,
 )
 from seq2seq.data.store import IdStore, IdWriter
@@ -30,9 +33,9 @@ def folder(tmp_path_factory):
     return tmp_path_factory.mktemp("batching")
 
 
-def stores(folder, *sides):
-    """A store of sentences of these lengths for each side."""
-    for stem, lengths in zip(("source", "target"), sides, strict=True):
+def stores(folder, *both_lengths):
+    """Stores of source and target sentences of these lengths."""
+    for stem, lengths in zip(("source", "target"), both_lengths, strict=True):
         with IdWriter(folder / stem) as writer:
             writer.write([9] * sum(lengths), lengths)
     return IdStore(folder / "source"), IdStore(folder / "target")
@@ -40,7 +43,7 @@ def stores(folder, *sides):
 
 @st.composite
 def corpora(draw):
-    """Lengths of the sources and of the targets, and limits of which at least one is set."""
+    """Lengths of sources, lengths of targets, and limits."""
     count = draw(st.integers(1, 60))
     lengths = st.lists(st.integers(0, 30), min_size=count, max_size=count)
     sentences = draw(st.none() | st.integers(1, 12))
@@ -50,31 +53,26 @@ def corpora(draw):
 
 
 @given(st.integers(1, 300), SEEDS, st.integers(20, 300))
-def test_an_order_has_every_number_once_whatever_is_asked_for_at_a_time(count, seed, chunk):
+def test_order_is_a_permutation_and_can_be_computed_in_chunks(count, seed, chunk):
     whole = shuffled(np.arange(count), count, seed)
     assert sorted(whole) == list(range(count))
-    parts = [
+    chunks = [
         shuffled(np.arange(start, min(start + chunk, count)), count, seed)
         for start in range(0, count, chunk)
     ]
-    assert np.concatenate(parts).tolist() == whole.tolist()
-
-
-def test_no_number_of_sentences_is_a_special_case():
-    for count in range(1, 70):  # around all powers of two up to 64
-        assert sorted(shuffled(np.arange(count), count, (1, 0))) == list(range(count))
+    assert np.concatenate(chunks).tolist() == whole.tolist()
 
 
 @given(st.integers(2**20, 2**40), SEEDS)
-def test_numbers_of_a_large_corpus_are_in_range_and_different(count, seed):
+def test_order_of_a_large_corpus_is_in_range_and_unique(count, seed):
     found = shuffled(np.linspace(0, count - 1, 500, dtype=np.int64), count, seed)
     assert len(set(found.tolist())) == 500
     assert 0 <= found.min() <= found.max() < count
 
 
 @pytest.mark.parametrize("count", [2, 7, 16])
-def test_every_number_comes_everywhere_about_equally_often(count):
-    """By the binomial distribution one of 256 counts strays by 5 deviations once in 7,000 tests."""
+def test_every_position_is_about_equally_likely(count):
+    """By the binomial distribution one of 256 counts is 5 deviations off once in 7,000 tests."""
     epochs = 1000
     orders = [shuffled(np.arange(count), count, (1, epoch)) for epoch in range(epochs)]
     counts = sum(np.eye(count)[order] for order in orders)
@@ -82,37 +80,40 @@ def test_every_number_comes_everywhere_about_equally_often(count):
     assert np.abs(counts - epochs / count).max() < 5 * deviation
 
 
-def test_neighbours_do_not_stay_together():
-    """The rank correlation of an order with the next place, the next epoch and the text."""
+def test_order_is_not_correlated():
+    """Neither with the next position, nor with the next epoch, nor with the order of the text."""
     count = 10_000
     one, other = (shuffled(np.arange(count), count, (1, epoch)) for epoch in (0, 1))
     for a, b in ((one[:-1], one[1:]), (one, other), (one, np.arange(count))):
         assert abs(np.corrcoef(a, b)[0, 1]) < 5 / np.sqrt(count)
 
 
+@pytest.mark.guarantee("Every sentence is trained on once per epoch, in batches within the limits.")
 @given(corpora(), BUCKETS, SEEDS)
-def test_an_epoch_has_every_sentence_exactly_once(folder, corpus, bucket_batches, seed):
+def test_epoch_has_every_sentence_once(folder, corpus, bucket_batches, seed):
     *lengths, limits = corpus
     plan = list(plan_batches(*stores(folder, *lengths), limits, bucket_batches, seed))
     assert all(len(batch) for batch in plan)
     assert sorted(np.concatenate(plan)) == list(range(len(lengths[0])))
 
 
+@pytest.mark.guarantee(
+    "The order of batches depends only on seed and epoch, and can be resumed anywhere."
+)
 @given(corpora(), BUCKETS, SEEDS, st.floats(0, 1))
-def test_from_any_batch_on_the_plan_goes_on_as_it_would_have(
-    folder, corpus, bucket_batches, seed, share
-):
+def test_resumed_plan_equals_rest_of_plan(folder, corpus, bucket_batches, seed, share):
     *lengths, limits = corpus
-    sides = stores(folder, *lengths)
-    plan = [rows.tolist() for rows in plan_batches(*sides, limits, bucket_batches, seed)]
+    both = stores(folder, *lengths)
+    plan = [rows.tolist() for rows in plan_batches(*both, limits, bucket_batches, seed)]
     number = round(share * len(plan))
     used = sum(len(batch) for batch in plan[:number])
-    rest = plan_batches(*sides, limits, bucket_batches, seed, used)
+    rest = plan_batches(*both, limits, bucket_batches, seed, used)
     assert [rows.tolist() for rows in rest] == plan[number:]
 
 
+@pytest.mark.guarantee("Every sentence is trained on once per epoch, in batches within the limits.")
 @given(corpora(), BUCKETS, SEEDS)
-def test_a_batch_exceeds_its_limits_only_as_a_single_sentence(folder, corpus, bucket_batches, seed):
+def test_only_single_sentences_exceed_the_limits(folder, corpus, bucket_batches, seed):
     sources, targets, limits = corpus
     for batch in plan_batches(*stores(folder, sources, targets), limits, bucket_batches, seed):
         made = collate([[9] * sources[i] for i in batch], [[9] * targets[i] for i in batch])
@@ -122,7 +123,7 @@ def test_a_batch_exceeds_its_limits_only_as_a_single_sentence(folder, corpus, bu
 
 
 @given(corpora(), SEEDS)
-def test_no_batch_could_have_taken_the_next_sentence_too(corpus, seed):
+def test_batches_are_as_large_as_allowed(corpus, seed):
     sources, targets, limits = corpus
     lengths = np.maximum(sources, targets) + 1
     rows = np.random.default_rng(seed).permutation(len(lengths))
@@ -133,42 +134,35 @@ def test_no_batch_could_have_taken_the_next_sentence_too(corpus, seed):
         assert not limits.fits(len(together), max(lengths[together]))
 
 
-@given(corpora(), BUCKETS, SEEDS)
-def test_the_plan_depends_on_seed_and_epoch_alone(folder, corpus, bucket_batches, seed):
-    *lengths, limits = corpus
-    sides = stores(folder, *lengths)
-    first = [rows.tolist() for rows in plan_batches(*sides, limits, bucket_batches, seed)]
-    np.random.default_rng().random()
-    again = [rows.tolist() for rows in plan_batches(*sides, limits, bucket_batches, seed)]
-    assert first == again
-
-
+@pytest.mark.guarantee(
+    "The order of batches depends only on seed and epoch, and can be resumed anywhere."
+)
 @pytest.mark.parametrize("bucket_batches", [1, 3])
-def test_every_epoch_and_every_seed_has_an_order_of_its_own(folder, bucket_batches):
+def test_epochs_and_seeds_have_different_orders(folder, bucket_batches):
     lengths = np.arange(200) % 17
-    sides = stores(folder, lengths, lengths)
+    both = stores(folder, lengths, lengths)
     plans = [
         np.concatenate(
-            list(plan_batches(*sides, BatchLimits(8, None), bucket_batches, seed))
+            list(plan_batches(*both, BatchLimits(8, None), bucket_batches, seed))
         ).tolist()
         for seed in [(1, 0), (1, 1), (1, 2), (2, 0), (0, 1)]
     ]
     assert len({tuple(plan) for plan in plans}) == len(plans)
 
 
-def test_batches_do_not_come_in_the_order_of_their_lengths(folder):
-    """Else every bucket would train on short sentences first."""
+def test_batches_of_a_bucket_are_shuffled(folder):
+    """Otherwise every bucket would begin with short sentences."""
     lengths = np.arange(1, 2001)
-    sides = stores(folder, lengths, lengths)
-    plan = plan_batches(*sides, BatchLimits(20, None), 100, (1, 0))
+    both = stores(folder, lengths, lengths)
+    plan = plan_batches(*both, BatchLimits(20, None), 100, (1, 0))
     means = [lengths[batch].mean() for batch in plan]
     assert abs(np.corrcoef(means, np.arange(100))[0, 1]) < 0.4  # 4 standard deviations
 
 
-def test_an_epoch_begins_without_a_pass_over_the_corpus(folder, monkeypatch):
-    """Flat cost: the first batches ask for the lengths of one bucket of sentences."""
+def test_epoch_starts_without_a_pass_over_the_corpus(folder, monkeypatch):
+    """The first batch reads the lengths of one bucket of sentences."""
     lengths = np.arange(5000) % 9
-    sides = stores(folder, lengths, lengths)
+    both = stores(folder, lengths, lengths)
     asked = []
     original = IdStore.lengths
 
@@ -179,65 +173,58 @@ def test_an_epoch_begins_without_a_pass_over_the_corpus(folder, monkeypatch):
     monkeypatch.setattr(IdStore, "lengths", counting)
     for start in (0, 2000):
         asked.clear()
-        next(plan_batches(*sides, BatchLimits(8, None), 5, (1, 0), start))
+        next(plan_batches(*both, BatchLimits(8, None), 5, (1, 0), start))
         assert asked == [40, 40]
 
 
-def test_buckets_bring_together_sentences_of_similar_length(folder):
-    """Sorting must save padding, or it were for nothing."""
+def test_larger_buckets_need_less_padding(folder):
     lengths = np.random.default_rng(0).integers(1, 40, 1000)
-    sides = stores(folder, lengths, lengths)
+    both = stores(folder, lengths, lengths)
 
     def padding(bucket_batches):
-        plan = plan_batches(*sides, BatchLimits(20, None), bucket_batches, (1, 0))
+        plan = plan_batches(*both, BatchLimits(20, None), bucket_batches, (1, 0))
         return sum((lengths[batch].max() - lengths[batch]).sum() for batch in plan)
 
     assert padding(50) < padding(5) < padding(2) < padding(1)
 
 
-def test_a_bucket_of_one_batch_keeps_the_random_order(folder):
+def test_buckets_of_one_batch_are_not_sorted(folder):
     lengths = np.arange(200) % 17
     plan = plan_batches(*stores(folder, lengths, lengths), BatchLimits(8, None), 1, (1, 0))
     assert np.concatenate(list(plan)).tolist() == shuffled(np.arange(200), 200, (1, 0)).tolist()
 
 
 @pytest.mark.parametrize("longer_side", [0, 1])
-@pytest.mark.parametrize(("tokens", "in_a_batch"), [(100, 10), (109, 10), (5, 1)])
-def test_a_bucket_has_the_batches_asked_for(folder, monkeypatch, longer_side, tokens, in_a_batch):
-    """Of 9 words and EOS on the longer side 100 tokens hold ten, 5 tokens none; one must do."""
+@pytest.mark.parametrize(("tokens", "size"), [(100, 10), (109, 10), (5, 1)])
+def test_bucket_has_the_requested_number_of_batches(folder, monkeypatch, longer_side, tokens, size):
+    """100 tokens hold ten sentences of 9 words and EOS; 5 tokens hold none, but get one."""
     lengths = [[4] * 300, [4] * 300]
     lengths[longer_side] = [9] * 300
-    sides = stores(folder, *lengths)
+    both = stores(folder, *lengths)
     asked = []
     original = IdStore.lengths
     monkeypatch.setattr(
         IdStore, "lengths", lambda store, rows: asked.append(len(rows)) or original(store, rows)
     )
-    plan = list(plan_batches(*sides, BatchLimits(None, tokens), 5, (1, 0)))
-    assert {len(batch) for batch in plan} == {in_a_batch}
-    assert set(asked) == {5 * in_a_batch}
+    plan = list(plan_batches(*both, BatchLimits(None, tokens), 5, (1, 0)))
+    assert {len(batch) for batch in plan} == {size}
+    assert set(asked) == {5 * size}
 
 
-def test_nothing_makes_no_batches(folder):
-    nothing = stores(folder, [], [])
+def test_empty_corpus_has_no_batches(folder):
+    empty = stores(folder, [], [])
     for limits in (BatchLimits(8, None), BatchLimits(None, 100)):
-        assert list(plan_batches(*nothing, limits, 5, (1, 0))) == []
+        assert list(plan_batches(*empty, limits, 5, (1, 0))) == []
         assert cut(np.arange(0), np.arange(0), limits) == []
 
 
-def test_three_target_words_make_four_targets():
-    batch = collate([[10, 11]], [[20, 21, 22]])
-    assert batch.target_in.tolist() == [[BOS, 20, 21, 22]]
-    assert batch.target_out.tolist() == [[20, 21, 22, EOS]]
-    assert batch.source.tolist() == [[10, 11, EOS]]
-
-
+@pytest.mark.guarantee("Every sentence is trained on once per epoch, in batches within the limits.")
 @given(id_pairs)
-def test_a_batch_is_its_sentences_between_bos_and_eos_with_padding_behind(pairs):
+def test_batch_has_bos_eos_and_padding(pairs):
     sources, targets = zip(*pairs, strict=True)
     batch = collate(sources, targets)
     for row, (source, target) in enumerate(pairs):
-        rows = [part[row].tolist() for part in batch]
+        rows = [tensor[row].tolist() for tensor in batch]
         for found, expected in zip(
             (rows[0], rows[2], rows[3]),
             ([*source, EOS], [BOS, *target], [*target, EOS]),
@@ -252,21 +239,107 @@ def test_a_batch_is_its_sentences_between_bos_and_eos_with_padding_behind(pairs)
 
 
 @given(id_pairs)
-def test_a_batch_looks_the_same_from_lists_and_from_arrays(pairs):
+def test_lists_and_arrays_give_the_same_batch(pairs):
     lists = collate(*zip(*pairs, strict=True))
     arrays = collate(
-        *([np.array(side, np.int32) for side in sides] for sides in zip(*pairs, strict=True))
+        *([np.array(ids, np.int32) for ids in column] for column in zip(*pairs, strict=True))
     )
     assert all(torch.equal(a, b) for a, b in zip(lists, arrays, strict=True))
 
 
-def test_a_blank_source_has_one_token():
+def test_blank_source_is_eos_alone():
     source, mask = pad_sources([[], [7, 8]])
     assert source.tolist() == [[EOS, PAD, PAD], [7, 8, EOS]]
     assert mask.sum(dim=1).tolist() == [1, 3]
 
 
-def test_moving_a_batch_keeps_it():
-    batch = collate([[10, 11]], [[20]])
-    moved = batch.to(torch.device("cpu"))
-    assert all(torch.equal(a, b) for a, b in zip(batch, moved, strict=True))
+# --- prefetching
+
+
+def prefetch_threads():
+    return [thread for thread in threading.enumerate() if thread.name.startswith("prefetch")]
+
+
+def counted(made, *, until=1000, error=None):
+    """Yield numbers from 0 and append each to ``made``; ``until`` is the end or an error."""
+    for number in range(until):
+        made.append(number)
+        yield number
+    if error is not None:
+        raise error
+
+
+@pytest.mark.guarantee("Prefetching changes neither the batches nor their order.")
+@pytest.mark.parametrize("ahead", [1, 3, 50])
+@pytest.mark.parametrize("count", [0, 1, 2, 20])
+def test_prefetched_items_are_the_same_in_order(count, ahead):
+    assert list(prefetch(counted([], until=count), ahead)) == list(range(count))
+    assert not prefetch_threads()
+
+
+def test_prefetching_starts_on_demand_and_is_bounded():
+    made = []
+    prefetch(counted(made), 3).close()
+    assert made == []
+    items = prefetch(counted(made), 4)
+    for number in range(20):
+        assert next(items) == number
+        assert len(made) <= number + 1 + 4
+    items.close()
+    assert not prefetch_threads()
+
+
+def test_items_are_made_while_the_consumer_is_busy():
+    third_made = threading.Event()
+
+    def work():
+        yield threading.current_thread()
+        yield 2
+        third_made.set()
+        yield 3
+
+    items = prefetch(work(), 2)
+    assert next(items) is not threading.current_thread()
+    assert third_made.wait(timeout=10)  # before it is requested
+    assert list(items) == [2, 3]
+
+
+@pytest.mark.guarantee("Prefetching changes neither the batches nor their order.")
+@pytest.mark.parametrize("error", [OSError("disk"), KeyboardInterrupt()])
+def test_error_is_raised_at_its_item(error):
+    items = prefetch(counted([], until=3, error=error), 2)
+    assert [next(items) for _ in range(3)] == [0, 1, 2]
+    with pytest.raises(type(error)) as caught:
+        next(items)
+    assert caught.value is error
+    assert not prefetch_threads()
+
+
+def test_thread_ends_when_the_consumer_stops_early():
+    for _ in range(5):
+        for number in prefetch(counted([]), 3):
+            if number == 2:
+                break
+        assert not prefetch_threads()
+
+    def fail():
+        for _ in prefetch(counted([]), 3):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        fail()
+    assert not prefetch_threads()
+
+
+@pytest.mark.guarantee("Prefetching changes neither the batches nor their order.")
+def test_loaded_batches_are_those_of_the_plan(folder):
+    both = stores(folder, [n % 5 for n in range(50)], [1 + n % 7 for n in range(50)])
+
+    def plan():
+        return plan_batches(*both, BatchLimits(8, None), 2, (1, 0))
+
+    loaded = list(load_batches(*both, plan(), torch.device("cpu")))
+    assert len(loaded) == 7
+    for batch, rows in zip(loaded, plan(), strict=True):
+        expected = collate(*(store.read(rows) for store in both))
+        assert all(torch.equal(a, b) for a, b in zip(batch, expected, strict=True))

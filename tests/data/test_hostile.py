@@ -1,4 +1,4 @@
-"""Files that break other readers: each line is kept in its place, or named and refused."""
+"""Content that breaks other readers: every line keeps its number, or is refused by number."""
 
 import gzip
 import io
@@ -8,16 +8,10 @@ from itertools import pairwise
 
 import pytest
 from conftest import ROOT
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
-from seq2seq.data.corpus import (
-    ParallelFiles,
-    count_lines,
-    read_lines,
-    read_parallel,
-    read_stream,
-)
+from seq2seq.data.reading import ParallelFiles, read_lines, read_parallel, read_stream
 from seq2seq.data.vocabulary import SPECIALS, Vocabulary
 from seq2seq.search.unknown import UnknownTokens
 
@@ -25,7 +19,7 @@ BOM = b"\xef\xbb\xbf"
 BLANKS = "\t\v\f \x1c\x1d\x1e\x1f\x85\xa0\u1680\u2000\u2007\u200a\u2028\u2029\u202f\u205f\u3000"
 TEN_MEGABYTES = b"a" * 10_000_000
 
-# Name, bytes, the lines in them.
+# Name, bytes, and the lines they contain (None: see ``expected_lines``).
 READ = [
     ("U+2028 and U+2029", "a\u2028b\nc\u2029d\n".encode(), ["a\u2028b", "c\u2029d"]),
     ("U+0085", "a\x85b\nc\n".encode(), ["a\x85b", "c"]),
@@ -56,7 +50,7 @@ READ = [
     ("5,000 tokens", b"wort " * 5000 + b"\nb\n", ["wort " * 5000, "b"]),
     ("one line of 10 MB", TEN_MEGABYTES + b"\nb\n", [TEN_MEGABYTES.decode(), "b"]),
 ]  # fmt: skip
-# Name, bytes, the line that is wrong, what else the message says.
+# Name, bytes, number of the invalid line, and what else the message says.
 REFUSED = [
     ("NUL", b"a\nb\0c\n", 2, "byte column 2: 0x00"),
     ("surrogates as in CESU-8", b"a\n\xed\xa0\xbd\xed\xb8\x80\n", 2, "byte column 1: 0xed"),
@@ -82,42 +76,46 @@ REFUSED = [
 
 
 def expected_lines(content):
-    """By the definition: what LF ends, and what is left over."""
+    """Split at LF, by definition."""
     content = content.removeprefix(BOM)
     *ended, rest = content.split(b"\n")
     return [line.removesuffix(b"\r").decode() for line in ended] + [rest.decode()] * bool(rest)
 
 
+@pytest.mark.guarantee("Only a line feed ends a line, so a file has as many lines as line feeds.")
 @pytest.mark.parametrize(("name", "content", "lines"), READ, ids=[name for name, *_ in READ])
-def test_what_is_text_is_read_line_for_line(tmp_path, name, content, lines):
+def test_text_is_read_line_by_line(tmp_path, name, content, lines):
     plain, packed = tmp_path / "text", tmp_path / "text.gz"
     plain.write_bytes(content)
     packed.write_bytes(gzip.compress(content, 1))
     lines = expected_lines(content) if lines is None else lines
     assert lines == expected_lines(content)
+    assert list(read_stream(io.BytesIO(content), "stdin")) == lines
     for path in (plain, packed):
         assert list(read_lines(path)) == lines
-        assert count_lines(path) == len(lines)
         pairs = list(read_parallel(ParallelFiles(path, path)))
         assert pairs == [(line, line) for line in lines]
 
 
+@pytest.mark.guarantee("Text that is not UTF-8 is refused by file, line and column.")
 @pytest.mark.parametrize(
     ("name", "content", "number", "says"), REFUSED, ids=[name for name, *_ in REFUSED]
 )
-def test_what_is_no_text_is_refused_by_file_and_line(tmp_path, name, content, number, says):
+def test_invalid_text_is_refused_by_file_and_line(tmp_path, name, content, number, says):
     path = tmp_path / "text"
     path.write_bytes(content)
     with pytest.raises(ValueError, match=re.escape(f"{path}, line {number}, ")) as error:
         list(read_lines(path))
     assert says in str(error.value)
     assert "\n" not in str(error.value)
+    if "gzip" not in name:  # which is only detected in files
+        with pytest.raises(ValueError, match=rf"^stdin, line {number}, "):
+            list(read_stream(io.BytesIO(content), "stdin"))
 
 
-FALSE_ENDINGS = "\u2028\u2029\x85\v\f\x1c\x1d\x1e\r"
-line_texts = st.lists(
+LINE_TEXTS = st.lists(
     st.text(
-        st.sampled_from("\"' \ufeff" + FALSE_ENDINGS)
+        st.sampled_from("\"' \ufeff\u2028\u2029\x85\v\f\x1c\x1d\x1e\r")
         | st.characters(exclude_categories=["Cs"], exclude_characters="\0\n\t"),
         max_size=9,
     ),
@@ -125,37 +123,40 @@ line_texts = st.lists(
 )
 
 
-def packed_in_members(content, cuts):
-    """A gzip file of several members, cut anywhere, within a character or a BOM too."""
-    places = sorted({0, *(cut % (len(content) + 1) for cut in cuts), len(content)})
-    parts = pairwise(places)
-    return b"".join(gzip.compress(content[a:b], 1) for a, b in parts) or gzip.compress(b"")
+def gzip_members(content, cuts):
+    """A gzip file of several members, cut anywhere, even within a character or a BOM."""
+    ends = sorted({0, *(cut % (len(content) + 1) for cut in cuts), len(content)})
+    members = [gzip.compress(content[a:b], 1) for a, b in pairwise(ends)]
+    return b"".join(members) or gzip.compress(b"")
 
 
-@given(line_texts, line_texts, st.lists(st.integers(0, 999), max_size=4), st.booleans())
-def test_pairs_carry_the_same_number_on_both_sides(tmp_path_factory, some, others, cuts, crlf):
-    """Each side has its own hostile text and endings; the numbers before it must agree."""
+@pytest.mark.guarantee(
+    "Pairs never shift: a pair is kept or dropped as a whole, and both lines have one number."
+)
+@given(LINE_TEXTS, LINE_TEXTS, st.lists(st.integers(0, 999), max_size=4), st.booleans())
+@example(["a"], ["b"], [1], False)  # the byte-order mark spans two members
+def test_lines_of_a_pair_have_the_same_number(tmp_path_factory, some, others, cuts, crlf):
+    """Source and target have different text, line ends and compression."""
     folder = tmp_path_factory.getbasetemp()
     count = min(len(some), len(others))
     texts = []
-    for lines, ending in ((some, "\r\n" if crlf else "\n"), (others, "\n")):
-        text = "".join(f"{i}|{line}|{ending}" for i, line in enumerate(lines[:count]))
+    for lines, end in ((some, "\r\n" if crlf else "\n"), (others, "\n")):
+        text = "".join(f"{i}|{line}|{end}" for i, line in enumerate(lines[:count]))
         texts.append(BOM + text.encode())
     source, target = folder / "hostile.source", folder / "hostile.target.gz"
     source.write_bytes(texts[0])
-    target.write_bytes(packed_in_members(texts[1], cuts))
+    target.write_bytes(gzip_members(texts[1], cuts))
     pairs = list(read_parallel(ParallelFiles(source, target)))
     assert pairs == [(f"{i}|{some[i]}|", f"{i}|{others[i]}|") for i in range(count)]
     table = folder / "hostile.tsv"
     rows = "".join(f"{a}\tx\t{b}\n" for a, b in pairs)
     table.write_bytes(BOM + b"de\tother\ten\n" + rows.encode())
-    read = read_parallel(ParallelFiles(table, table, None, "de", "en"))
-    assert list(read) == pairs
+    assert list(read_parallel(ParallelFiles(table, table, None, "de", "en"))) == pairs
 
 
+@pytest.mark.guarantee("Only a line feed ends a line, so a file has as many lines as line feeds.")
 @given(st.binary(max_size=60), st.binary(max_size=60))
 def test_any_bytes_give_all_lines_or_a_refusal(tmp_path_factory, some, more):
-    """Whatever the bytes: as many lines as line feeds say, or one line of error."""
     path = tmp_path_factory.getbasetemp() / "any bytes"
     content = some + b"\n" + more
     path.write_bytes(content)
@@ -167,28 +168,22 @@ def test_any_bytes_give_all_lines_or_a_refusal(tmp_path_factory, some, more):
         assert "\n" not in str(error.value)
     else:
         assert list(read_lines(path)) == expected_lines(content)
-        assert count_lines(path) == len(expected_lines(content))
 
 
-def test_a_mark_is_known_across_the_members_of_gzip(tmp_path):
-    """A look at the next three bytes would see one only."""
-    path = tmp_path / "text.gz"
-    path.write_bytes(gzip.compress(BOM[:1]) + gzip.compress(BOM[1:] + b"a\n"))
-    assert list(read_lines(path)) == ["a"]
-
-
-@pytest.mark.parametrize("damage", ["truncated", "flipped", "garbage after it", "padded"])
-def test_gzip_is_whole_or_refused(tmp_path, damage):
+@pytest.mark.guarantee("A gzip file is read completely or refused.")
+@pytest.mark.parametrize("damage", ["truncated", "header only", "flipped", "trailing", "padded"])
+def test_damaged_gzip_is_refused(tmp_path, damage):
     lines = [f"Satz {n}" for n in range(200)]
     packed = gzip.compress("\n".join(lines).encode())
     middle = len(packed) // 2
     content = {
         "truncated": packed[:middle],
+        "header only": packed[:5],
         "flipped": packed[:middle] + bytes([packed[middle] ^ 0xFF]) + packed[middle + 1 :],
-        "garbage after it": packed + b"garbage",
+        "trailing": packed + b"garbage",
         "padded": packed + b"\0" * 100,  # as tapes do; allowed by the format
     }[damage]
-    path = tmp_path / "text"  # the name says nothing
+    path = tmp_path / "text"  # the content decides, not the name
     path.write_bytes(content)
     if damage == "padded":
         assert list(read_lines(path)) == lines
@@ -197,20 +192,19 @@ def test_gzip_is_whole_or_refused(tmp_path, damage):
         list(read_lines(path))
 
 
+@pytest.mark.parametrize("content", [b"", b"<html>404</html>\n"])
 @pytest.mark.parametrize("name", ["text.gz", "TEXT.GZ"])
-def test_text_that_is_called_gzip_is_refused(tmp_path, name):
-    (tmp_path / name).write_bytes(b"<html>404</html>\n")
+def test_other_content_named_gz_is_refused(tmp_path, name, content):
+    (tmp_path / name).write_bytes(content)
     with pytest.raises(ValueError, match=rf"{name} is named \.gz but holds no gzip data"):
         list(read_lines(tmp_path / name))
 
 
-def test_a_folder_is_no_file(tmp_path):
-    with pytest.raises(OSError, match=rf"{tmp_path} cannot be read \(Is a directory\)"):
-        list(read_lines(tmp_path))
-
-
-@given(line_texts, line_texts)
-def test_different_counts_are_always_refused_with_both(tmp_path_factory, some, more):
+@pytest.mark.guarantee(
+    "Files with different numbers of lines are refused with both numbers and a place to look."
+)
+@given(LINE_TEXTS, LINE_TEXTS)
+def test_different_numbers_of_lines_are_refused(tmp_path_factory, some, more):
     folder = tmp_path_factory.getbasetemp()
     longer = [*some, *more, "x"]
     files = ParallelFiles(folder / "shorter", folder / "longer")
@@ -222,7 +216,7 @@ def test_different_counts_are_always_refused_with_both(tmp_path_factory, some, m
     assert f"{files.target} has {len(longer)}," in str(error.value)
 
 
-# The lines of translate.py
+# --- lines of translate.py
 
 
 @pytest.fixture(scope="module")
@@ -236,7 +230,7 @@ def translate():
 
 
 class Echo:
-    """Translates a sentence into its number in the input, itself, and what shifts lines."""
+    """Translates a sentence to its number, itself, and characters that would shift lines."""
 
     def __init__(self):
         self.count = 0
@@ -257,6 +251,7 @@ def outputs(translate, content, num_best=1):
     return "".join(text + "\n" for text in texts).removesuffix("\n").split("\n")
 
 
+@pytest.mark.guarantee("Line i of the output belongs to line i of the input.")
 @pytest.mark.parametrize(("name", "content", "lines"), READ, ids=[name for name, *_ in READ])
 def test_output_line_i_belongs_to_input_line_i(translate, name, content, lines):
     lines = content.decode("utf-8-sig").split("\n")
@@ -270,8 +265,9 @@ def test_output_line_i_belongs_to_input_line_i(translate, name, content, lines):
         assert text.strip("\r\ufeff").replace("\r", " ") in line
 
 
-@given(line_texts)
-def test_any_input_keeps_its_lines(translate, lines):
+@pytest.mark.guarantee("Line i of the output belongs to line i of the input.")
+@given(LINE_TEXTS)
+def test_any_input_keeps_its_line_numbers(translate, lines):
     content = "".join(f"{line}|\n" for line in lines).encode()
     for num_best in (1, 2):
         written = outputs(translate, content, num_best)
@@ -281,12 +277,3 @@ def test_any_input_keeps_its_lines(translate, lines):
             numbers = [i for i in range(1, len(lines) + 1) for _ in range(num_best)]
             assert [int(number) for number, _, _ in rows] == numbers
             assert [int(text.split("|")[0]) for _, text, _ in rows] == numbers
-
-
-@pytest.mark.parametrize(
-    ("content", "number"),
-    [(content, n) for name, content, n, _ in REFUSED if not re.search("zip|xz|zst", name)],
-)
-def test_input_that_is_no_text_is_refused_by_line(content, number):
-    with pytest.raises(ValueError, match=rf"^stdin, line {number}, "):
-        list(read_stream(io.BytesIO(content), "stdin"))

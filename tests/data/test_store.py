@@ -1,4 +1,4 @@
-"""What is written to disk is what is read back, sequence by sequence."""
+"""Sequences read from disk are those that were written."""
 
 import os
 from pathlib import Path
@@ -19,7 +19,7 @@ def folder(tmp_path_factory):
 
 
 def written(stem, *chunks):
-    """A store of the sequences of all chunks."""
+    """Write the sequences of all chunks to a store."""
     with IdWriter(stem) as writer:
         for chunk in chunks:
             writer.write([i for ids in chunk for i in ids], [len(ids) for ids in chunk])
@@ -30,8 +30,11 @@ def contents(store):
     return [store[index].tolist() for index in range(len(store))]
 
 
+@pytest.mark.guarantee(
+    "Prepared ids decode to the text, and changed text or settings are prepared again."
+)
 @given(st.lists(sequences, max_size=4))
-def test_sequences_come_back_in_order_whatever_the_chunks(folder, chunks):
+def test_sequences_are_read_as_written_in_any_chunks(folder, chunks):
     store = written(folder / "ids", *chunks)
     expected = [ids for chunk in chunks for ids in chunk]
     assert contents(store) == expected
@@ -39,7 +42,7 @@ def test_sequences_come_back_in_order_whatever_the_chunks(folder, chunks):
     assert store.num_ids == sum(len(ids) for ids in expected)
 
 
-def test_several_sequences_come_in_the_order_asked_for(tmp_path):
+def test_sequences_are_read_in_the_requested_order(tmp_path):
     store = written(tmp_path / "ids", [[1], [2, 2], [], [3, 3, 3]])
     indices = np.array([3, 0, 2, 3])
     assert [ids.tolist() for ids in store.read(indices)] == [[3, 3, 3], [1], [], [3, 3, 3]]
@@ -49,19 +52,15 @@ def test_several_sequences_come_in_the_order_asked_for(tmp_path):
 
 
 @given(st.lists(st.lists(st.integers(0, 9), max_size=6), max_size=10), st.integers(1, 7))
-def test_renumbering_replaces_every_id_and_no_boundary(folder, sequences, chunk):
+def test_renumbering_replaces_ids_and_keeps_boundaries(folder, sequences, chunk):
     written(folder / "old", sequences)
     new_ids = np.arange(100, 110, dtype=np.int32)[::-1].copy()
     renumber(folder / "old", new_ids, chunk)
     assert contents(IdStore(folder / "old")) == [[109 - i for i in ids] for ids in sequences]
 
 
-def test_an_empty_store_has_no_sequence(tmp_path):
-    store = written(tmp_path / "none")
-    assert len(store) == store.num_ids == 0
-
-
-def test_a_store_of_empty_sequences_still_counts_them(tmp_path):
+def test_empty_sequences_are_counted(tmp_path):
+    assert len(written(tmp_path / "none")) == 0
     store = written(tmp_path / "empty", [[], []], [[]])
     assert contents(store) == [[], [], []]
     renumber(tmp_path / "empty", np.array([], dtype=np.int32))
@@ -69,20 +68,22 @@ def test_a_store_of_empty_sequences_still_counts_them(tmp_path):
 
 
 @pytest.mark.parametrize("index", [-1, 2])
-def test_there_is_no_sequence_outside_the_store(tmp_path, index):
+def test_index_outside_the_store_is_refused(tmp_path, index):
     store = written(tmp_path / "ids", [[1, 2], [3]])
     with pytest.raises(IndexError, match=f"{index} of 2"):
         store[index]
 
 
-def test_reading_cannot_change_the_file(tmp_path):
+def test_read_ids_are_read_only(tmp_path):
     store = written(tmp_path / "ids", [[1, 2]])
     with pytest.raises(ValueError, match="read-only"):
         store[0][0] = 5
 
 
-@pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="asks Linux for its open files")
-def test_a_forgotten_store_leaves_no_file_open(tmp_path):
+@pytest.mark.skipif(
+    not Path("/proc/self/fd").is_dir(), reason="needs the list of open files of Linux"
+)
+def test_deleted_store_closes_its_files(tmp_path):
     before = len(os.listdir("/proc/self/fd"))
     store = written(tmp_path / "ids", [[1, 2]])
     assert len(os.listdir("/proc/self/fd")) == before + 2

@@ -21,6 +21,7 @@ from seq2seq.config.training import (
     TrainConfig,
     TrainerConfig,
 )
+from seq2seq.data.corpus import open_corpus
 from seq2seq.run_folder import checkpoint_path
 from seq2seq.runs import manifest as manifest_module
 from seq2seq.runs import run as run_module
@@ -126,7 +127,7 @@ def test_files_of_one_name_in_two_folders_are_both_in_it(config, tmp_path):
             (tmp_path / part / side).write_text(part)
         splits[part] = SplitConfig(f"{part}/source", f"{part}/target")
     data = replace(config.data, root=str(tmp_path), **splits)
-    digests = manifest_module.corpus_digests(data)
+    digests = open_corpus(data).digests
     assert len(digests) == 6
     assert len(set(digests.values())) == 3
 

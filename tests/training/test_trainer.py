@@ -24,8 +24,9 @@ from seq2seq.config.training import (
     TrainConfig,
     TrainerConfig,
 )
-from seq2seq.data.corpus import SentencePair
+from seq2seq.data.corpus import open_corpus
 from seq2seq.data.preparation import prepare
+from seq2seq.data.reading import SentencePair
 from seq2seq.model.encoder_decoder import build_model
 from seq2seq.precision import Precision
 from seq2seq.randomness import seed_everything
@@ -53,7 +54,7 @@ def reversals(count, longest, seed):
 def data_config(folder, train, valid):
     """Files of these pairs, split at blanks."""
     folder.mkdir(parents=True, exist_ok=True)
-    for part, pairs in (("train", train), ("valid", valid)):
+    for part, pairs in (("train", train), ("valid", valid), ("test", valid)):
         for side in ("source", "target"):
             lines = [getattr(pair, side) for pair in pairs]
             (folder / f"{part}.{side}").write_text("\n".join(lines) + "\n")
@@ -99,7 +100,7 @@ def trainer_of(config, run_dir, resumed=None, valid=None):
     """As a new process would build it."""
     run_dir.mkdir(exist_ok=True)
     seed_everything(config.seed)
-    corpus = prepare(config.data)
+    corpus = prepare(open_corpus(config.data), config.data)
     model = build_model(config.model, len(corpus.source.vocabulary), len(corpus.target.vocabulary))
     return Trainer(model, corpus, Examples(valid or VALID), config, run_dir, resumed)
 
