@@ -21,7 +21,7 @@ from seq2seq.data.corpus import locate
 from seq2seq.data.reading import ParallelFiles
 from seq2seq.evaluation.metrics import format_scores
 from seq2seq.scoring.evaluate import beside, evaluate_and_write, read_test_set
-from seq2seq.search.opening import open_translator
+from seq2seq.search.loading import open_translator
 
 
 @command("evaluate", EvaluateConfig)

@@ -11,9 +11,9 @@ from pathlib import Path
 
 from seq2seq.cli.command import command
 from seq2seq.config.scripts import PlotAlignmentConfig
+from seq2seq.data.vocabulary import UnknownTokenCounter
 from seq2seq.scoring.evaluate import draw
-from seq2seq.search.opening import open_translator
-from seq2seq.search.unknown import UnknownTokens
+from seq2seq.search.loading import open_translator
 
 
 @command("plot_alignment", PlotAlignmentConfig)
@@ -23,13 +23,13 @@ def main(config: PlotAlignmentConfig) -> None:
         translation = translator.translate([config.source])[0]
         title = f"translated: {translation.text}"
     else:
-        translation = translator.force([(config.source, config.target)])[0]
+        translation = translator.score([(config.source, config.target)])[0]
         title = f"given: {config.target}"
     for side, vocabulary, tokens in (
         ("source", translator.source.vocabulary, translation.source_tokens),
         ("target", translator.target.vocabulary, translation.tokens),
     ):
-        unknown = UnknownTokens(side, vocabulary)
+        unknown = UnknownTokenCounter(side, vocabulary)
         unknown.count(tokens[:-1])
         unknown.report()
     output = Path(config.output)

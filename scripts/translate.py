@@ -17,10 +17,10 @@ from seq2seq.cli.command import command
 from seq2seq.cli.exit import write
 from seq2seq.config.scripts import TranslateConfig
 from seq2seq.data.reading import read_stream
+from seq2seq.data.vocabulary import UnknownTokenCounter
 from seq2seq.evaluation.bleu import replace_newlines
-from seq2seq.search.opening import open_translator
+from seq2seq.search.loading import open_translator
 from seq2seq.search.translator import Translator
-from seq2seq.search.unknown import UnknownTokens
 
 CHUNK = 4096  # lines translated at a time, so that long inputs need no more memory
 
@@ -30,14 +30,14 @@ def main(config: TranslateConfig) -> None:
     if sys.stdin is None or sys.stdout is None:
         raise ValueError("stdin or stdout is closed: give both, as in < sentences > translations")
     translator = open_translator(config)[0]
-    unknown = UnknownTokens("source", translator.source.vocabulary)
+    unknown = UnknownTokenCounter("source", translator.source.vocabulary)
     for text in translated(translator, sys.stdin.buffer, config.num_best, unknown):
         write(text)
     unknown.report()
 
 
 def translated(
-    translator: Translator, stream: Iterable[bytes], num_best: int, unknown: UnknownTokens
+    translator: Translator, stream: Iterable[bytes], num_best: int, unknown: UnknownTokenCounter
 ) -> Iterator[str]:
     """Lines of output for lines of input, a chunk as one text; their unknown tokens are counted."""
     done = 0

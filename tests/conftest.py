@@ -16,7 +16,7 @@ from seq2seq.config.training import TrainConfig
 from seq2seq.data.codec import Codec
 from seq2seq.data.tokenizer import build_tokenizer
 from seq2seq.data.vocabulary import SPECIALS, Vocabulary
-from seq2seq.model.encoder_decoder import build_model
+from seq2seq.model.build import build_model
 from seq2seq.randomness import seed_everything
 from seq2seq.training.optim import build_optimizer
 from seq2seq.training.state import Progress, save_run

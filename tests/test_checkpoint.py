@@ -27,7 +27,7 @@ from seq2seq.checkpoint import (
     save_checkpoint,
 )
 from seq2seq.config.training import DecodingConfig
-from seq2seq.search.translator import load_translator
+from seq2seq.search.loading import load_translator
 from seq2seq.training.state import restore_run
 
 TENSORS = {
@@ -471,7 +471,7 @@ def test_a_header_that_is_no_run_is_refused(whole, tmp_path, text):
     ("key", "value"),
     [
         ("config.model", {"encoder_size": 10**6}),  # terabytes
-        ("config.model", {"decoder_size": 10**9, "initialisation": "paper"}),
+        ("config.model", {"decoder_size": 10**9, "initialization": "paper"}),
         ("config.model.embedding_size", 10**18),
         ("config.model.decoder_size", 10**30),
         ("config.model.encoder_layers", 10**9),  # a loop that has no end

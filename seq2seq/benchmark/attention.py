@@ -12,9 +12,10 @@ from seq2seq.benchmark.workload import BATCH_SIZE
 from seq2seq.config.model import AttentionConfig, ModelConfig, OutputConfig
 from seq2seq.config.scripts import BenchmarkConfig
 from seq2seq.data.vocabulary import BOS
+from seq2seq.fast.accelerate import accelerate
+from seq2seq.model.build import build_model
 from seq2seq.model.cells import RecurrentState
 from seq2seq.model.decoder import DecoderState, Memory
-from seq2seq.model.encoder_decoder import build_model
 
 STATE_SIZE = 8
 
@@ -52,8 +53,8 @@ def build_attention_step(size: Size, is_fast: bool, device: torch.device) -> Cal
         attention=AttentionConfig(size=size.attention),
         output=OutputConfig(size=STATE_SIZE),
     )
-    decoder = build_model(small, BOS + 2, BOS + 2).decoder.to(device)
-    decoder.is_fast = decoder.is_fast and is_fast
+    model = build_model(small, BOS + 2, BOS + 2)
+    decoder = (accelerate(model) if is_fast else model).decoder.to(device)
     annotations = torch.randn(BATCH_SIZE, size.source, size.annotation, device=device)
     annotations.requires_grad_()
     mask = torch.ones(BATCH_SIZE, size.source, dtype=torch.bool, device=device)

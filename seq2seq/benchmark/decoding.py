@@ -13,7 +13,9 @@ from seq2seq.config.training import DecodingConfig
 from seq2seq.data.codec import Codec
 from seq2seq.data.tokenizer import build_tokenizer
 from seq2seq.data.vocabulary import EOS, SPECIALS, Vocabulary
-from seq2seq.model.encoder_decoder import EncoderDecoder, build_model
+from seq2seq.fast.accelerate import accelerate
+from seq2seq.model.build import build_model
+from seq2seq.model.encoder_decoder import EncoderDecoder
 from seq2seq.randomness import seed_everything
 from seq2seq.search.translator import Translator
 
@@ -27,7 +29,7 @@ def build_endless_model(config: ModelConfig, seed: int) -> EncoderDecoder:
     beam to the limit of every sentence, where a trained one is done with some hypotheses before.
     """
     seed_everything(seed)
-    model = build_model(config, *VOCABULARY_SIZES)
+    model = accelerate(build_model(config, *VOCABULARY_SIZES))
     with torch.no_grad():
         model.output_layer.bias[EOS] = -1e4
     return model.eval()

@@ -15,7 +15,7 @@ from seq2seq.data.batching import Batch
 from seq2seq.data.vocabulary import PAD
 from seq2seq.model.decoder import Decoder, DecoderState
 from seq2seq.model.dropout import Dropout
-from seq2seq.model.encoder import Encoded
+from seq2seq.model.encoder import EncoderOutput
 
 
 class TutorialUpdate(PlainUpdate):
@@ -48,7 +48,7 @@ def use_library_dropout(model: nn.Module) -> None:
                 setattr(module, name, nn.Dropout(child.p))
 
 
-def decode(decoder: Decoder, target_in: Tensor, encoded: Encoded) -> Tensor:
+def decode(decoder: Decoder, target_in: Tensor, encoded: EncoderOutput) -> Tensor:
     """Logits (B, T, V) of ``target_in`` (B, T): what ``decoder.forward`` gives."""
     state, logits = decoder.initial_state(encoded), []
     for tokens in target_in.unbind(dim=1):

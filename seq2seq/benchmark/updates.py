@@ -11,7 +11,9 @@ from seq2seq.benchmark.workload import VOCABULARY_SIZES
 from seq2seq.config.model import ModelConfig
 from seq2seq.config.training import OptimConfig
 from seq2seq.data.batching import Batch
-from seq2seq.model.encoder_decoder import build_model
+from seq2seq.fast.accelerate import accelerate
+from seq2seq.model.build import build_model
+from seq2seq.model.encoder_decoder import EncoderDecoder
 from seq2seq.precision import select_precision
 from seq2seq.randomness import seed_everything
 from seq2seq.training.loss import chunked_cross_entropy, count_tokens, token_cross_entropy
@@ -35,8 +37,12 @@ class Update:
         """
         self.precision = select_precision(self.precision_name, device)
         seed_everything(seed)
-        self.model = build_model(config, *VOCABULARY_SIZES).to(device).train()
+        self.model = self.build_model(config).to(device).train()
         self.optimizer = self.build_optimizer()
+
+    def build_model(self, config: ModelConfig) -> EncoderDecoder:
+        """Build an accelerated model."""
+        return accelerate(build_model(config, *VOCABULARY_SIZES))
 
     def build_optimizer(self) -> torch.optim.Optimizer:
         """Adam with a learning rate of 1e-3, fused."""
@@ -77,9 +83,8 @@ class PlainUpdate(Update):
 
     meaning = "plain step, autograd"
 
-    def __init__(self, config: ModelConfig, device: torch.device, seed: int):
-        super().__init__(config, device, seed)
-        self.model.encoder.is_fast = self.model.decoder.is_fast = False
+    def build_model(self, config: ModelConfig) -> EncoderDecoder:
+        return build_model(config, *VOCABULARY_SIZES)
 
     def loss(self, batch: Batch, clock: Clock) -> Tensor:
         memory, state = self.model.start(batch.source, batch.source_mask)

@@ -121,9 +121,9 @@ class ModelConfig:
         decides="parameters",
         choices=("none", "target", "all"),
     )
-    initialisation: str = setting(
+    initialization: str = setting(
         "uniform",
-        "how parameters start",
+        "how parameters are initialized",
         decides="parameters",
         choices=("uniform", "paper", "xavier"),
     )

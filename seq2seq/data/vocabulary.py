@@ -4,6 +4,7 @@ torchtext is needed to build a vocabulary, but not to use one: a checkpoint hold
 tokens.
 """
 
+import logging
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 from itertools import chain
@@ -11,8 +12,15 @@ from itertools import chain
 import numpy as np
 from numpy.typing import NDArray
 
+from seq2seq.device import counted
+
 PAD, UNK, BOS, EOS = range(4)
 SPECIALS = ("<pad>", "<unk>", "<s>", "</s>")
+
+MAX_COUNTED = 10_000  # different unknown tokens, so that memory does not grow with the text
+NUM_EXAMPLES = 5
+
+log = logging.getLogger(__name__)
 
 
 class Vocabulary:
@@ -131,3 +139,29 @@ def unknown_rate(counts: Counter[str], vocabulary: Vocabulary) -> float:
     """Fraction of token occurrences outside the vocabulary, in [0, 1]; 0 without tokens."""
     unknown = sum(count for token, count in counts.items() if token not in vocabulary)
     return unknown / max(counts.total(), 1)
+
+
+class UnknownTokenCounter:
+    """Counts the tokens of a text that a vocabulary does not contain, which are read as <unk>."""
+
+    def __init__(self, language: str, vocabulary: Vocabulary):
+        """``language``: ``source`` or ``target``, for the report."""
+        self.language, self.vocabulary = language, vocabulary
+        self.total = 0
+        self._counts: Counter[str] = Counter()
+
+    def count(self, tokens: Iterable[str]) -> None:
+        """Count the unknown ones among the tokens of a text, given without EOS."""
+        for token in tokens:
+            if token not in self.vocabulary:
+                self.total += 1
+                if token in self._counts or len(self._counts) < MAX_COUNTED:
+                    self._counts[token] += 1
+
+    def report(self) -> None:
+        """Log the number of unknown tokens and the most frequent of those seen first."""
+        if self.total:
+            examples = ", ".join(repr(token) for token, _ in self._counts.most_common(NUM_EXAMPLES))
+            more = ", ..." if len(self._counts) > NUM_EXAMPLES else ""
+            number = counted(self.total, f"{self.language} token")
+            log.warning("%s unknown to the model, read as <unk>: %s%s", number, examples, more)

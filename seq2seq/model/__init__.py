@@ -1,1 +1,1 @@
-"""Integers in, logits out; never a string or a file."""
+"""The encoder-decoder model: token ids in, logits out; it knows no text and no files."""

@@ -1,67 +1,74 @@
-"""Recurrent cells: the part of an RNN that must run position by position.
+"""Recurrent cells: the part of an RNN that runs one position at a time.
 
-Every cell splits its work in two. What depends on the inputs alone (``W x + b``, all gates
-side by side) is computed by the caller for all positions at once; the cell adds what depends
-on the previous state.
+The part of the gates that depends on the inputs alone (``W x + b``, all gates concatenated) is
+computed by the caller for all positions at once; a cell adds the part that depends on the previous
+state.
 """
 
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
+from seq2seq.config.registry import Registry
+
 
 class RecurrentState(NamedTuple):
-    """What a cell hands to the next position; both tensors (B, H)."""
+    """State that a cell passes on to the next position."""
 
-    hidden: Tensor
-    memory: Tensor | None = None  # the LSTM's cell; None for a GRU
+    hidden: Tensor  # (B, H)
+    cell: Tensor | None = None  # cell state of an LSTM, (B, H); None for a GRU
 
     def select(self, rows: Tensor) -> "RecurrentState":
-        """The state of some rows, repeated or left out as ``rows`` (N,) says."""
-        memory = None if self.memory is None else self.memory.index_select(0, rows)
-        return RecurrentState(self.hidden.index_select(0, rows), memory)
+        """Select rows by index (N,); an index may occur more than once."""
+        cell = None if self.cell is None else self.cell.index_select(0, rows)
+        return RecurrentState(self.hidden.index_select(0, rows), cell)
 
 
 class RecurrentCell(nn.Module):
-    """What every cell below offers."""
+    """Base class of the cells.
 
-    num_gates: int  # blocks of H inputs that ``forward`` takes side by side
+    A new cell is a subclass and a line in ``CELLS``. Its constructor takes the number of units H;
+    all its matrices are recurrent ones (P, H), and are initialized as such.
+    """
 
-    def start(self, hidden: Tensor) -> RecurrentState:
-        """The state that begins with ``hidden`` (B, H)."""
+    num_gates: ClassVar[int]  # ``forward`` takes the inputs of that many gates
+    library: ClassVar[type[nn.GRU] | type[nn.LSTM] | None] = None  # torch's layers of this cell
+
+    def __init__(self, state_size: int):
+        super().__init__()
+        self.state_size = state_size
+
+    def initial_state(self, hidden: Tensor) -> RecurrentState:
+        """Return the state with this hidden state (B, H)."""
         return RecurrentState(hidden)
 
     def forward(self, gates: Tensor, state: RecurrentState) -> RecurrentState:
-        """One position: the inputs' share of the gates (B, G*H) and a state -> the next state."""
-        return self.advance(gates, self.recur(state), state)
+        """Advance by one position.
 
-    def recur(self, state: RecurrentState) -> Tensor:
-        """What the state alone decides: products of ``s`` with all matrices that need no input."""
-        raise NotImplementedError
-
-    def advance(self, gates: Tensor, products: Tensor, state: RecurrentState) -> RecurrentState:
-        """``forward``, given ``recur(state)``."""
+        Args:
+            gates: contribution of the inputs to the gates, (B, G*H).
+            state: previous state.
+        """
         raise NotImplementedError
 
 
 class GRUCell(RecurrentCell):
-    """GRU as cuDNN and torch have it, the reset gate after the product (Cho et al. 2014, v1).
+    """GRU as in cuDNN and torch: the reset gate follows the product (Cho et al. 2014, v1).
 
     r = sigmoid(W_r x + U_r s + b_r)      z = sigmoid(W_z x + U_z s + b_z)
     n = tanh(W_n x + r * (U_n s + b_n))   s' = (1 - z) * n + z * s
     """
 
     num_gates = 3
+    library = nn.GRU
 
     def __init__(self, state_size: int):
-        super().__init__()
+        super().__init__(state_size)
         self.recurrent_layer = nn.Linear(state_size, 3 * state_size)
 
-    def recur(self, state: RecurrentState) -> Tensor:
-        return self.recurrent_layer(state.hidden).to(state.hidden.dtype)
-
-    def advance(self, gates: Tensor, products: Tensor, state: RecurrentState) -> RecurrentState:
+    def forward(self, gates: Tensor, state: RecurrentState) -> RecurrentState:
+        products = self.recurrent_layer(state.hidden).to(state.hidden.dtype)
         reset_in, update_in, new_in = gates.chunk(3, dim=-1)
         reset_state, update_state, new_state = products.chunk(3, dim=-1)
         reset = torch.sigmoid(reset_in + reset_state)
@@ -71,7 +78,7 @@ class GRUCell(RecurrentCell):
 
 
 class PaperGRUCell(RecurrentCell):
-    """GRU as Bahdanau et al. 2015 have it, appendix A.1.1: the reset gate before the product.
+    """GRU of Bahdanau et al. 2015, appendix A.1.1: the reset gate precedes the product.
 
     r = sigmoid(W_r x + U_r s + b_r)      z = sigmoid(W_z x + U_z s + b_z)
     n = tanh(W_n x + U_n (r * s) + b_n)   s' = (1 - z) * s + z * n
@@ -80,20 +87,18 @@ class PaperGRUCell(RecurrentCell):
     num_gates = 3
 
     def __init__(self, state_size: int):
-        super().__init__()
+        super().__init__(state_size)
         self.gates_layer = nn.Linear(state_size, 2 * state_size, bias=False)
         self.new_layer = nn.Linear(state_size, state_size, bias=False)
 
-    def recur(self, state: RecurrentState) -> Tensor:
-        return self.gates_layer(state.hidden).to(state.hidden.dtype)
-
-    def advance(self, gates: Tensor, products: Tensor, state: RecurrentState) -> RecurrentState:
+    def forward(self, gates: Tensor, state: RecurrentState) -> RecurrentState:
+        products = self.gates_layer(state.hidden).to(state.hidden.dtype)
         reset_in, update_in, new_in = gates.chunk(3, dim=-1)
         reset_state, update_state = products.chunk(2, dim=-1)
         reset = torch.sigmoid(reset_in + reset_state)
         update = torch.sigmoid(update_in + update_state)
-        products = self.new_layer(reset * state.hidden).to(state.hidden.dtype)
-        new = torch.tanh(new_in + products)
+        new_state = self.new_layer(reset * state.hidden).to(state.hidden.dtype)
+        new = torch.tanh(new_in + new_state)
         return RecurrentState(torch.lerp(state.hidden, new, update))
 
 
@@ -101,31 +106,29 @@ class LSTMCell(RecurrentCell):
     """LSTM with a forget gate (Gers et al. 2000), the gates in torch's order.
 
     i, f, o = sigmoid(W x + U s + b)      g = tanh(W_g x + U_g s + b_g)
-    m' = f * m + i * g                    s' = o * tanh(m')
+    c' = f * c + i * g                    s' = o * tanh(c')
     """
 
     num_gates = 4
+    library = nn.LSTM
 
     def __init__(self, state_size: int):
-        super().__init__()
+        super().__init__(state_size)
         self.recurrent_layer = nn.Linear(state_size, 4 * state_size, bias=False)
 
-    def start(self, hidden: Tensor) -> RecurrentState:
-        """The state that begins with ``hidden`` (B, H) and an empty memory."""
+    def initial_state(self, hidden: Tensor) -> RecurrentState:
+        """Return the state with this hidden state (B, H) and a cell state of zeros."""
         return RecurrentState(hidden, torch.zeros_like(hidden))
 
-    def recur(self, state: RecurrentState) -> Tensor:
-        return self.recurrent_layer(state.hidden).to(state.hidden.dtype)
+    def forward(self, gates: Tensor, state: RecurrentState) -> RecurrentState:
+        assert state.cell is not None  # ``initial_state`` creates one
+        products = self.recurrent_layer(state.hidden).to(state.hidden.dtype)
+        input_gate, forget_gate, new, output_gate = (gates + products).chunk(4, dim=-1)
+        kept = torch.sigmoid(forget_gate) * state.cell
+        cell = kept + torch.sigmoid(input_gate) * torch.tanh(new)
+        return RecurrentState(torch.sigmoid(output_gate) * torch.tanh(cell), cell)
 
-    def advance(self, gates: Tensor, products: Tensor, state: RecurrentState) -> RecurrentState:
-        enter, forget, new, leave = (gates + products).chunk(4, dim=-1)
-        assert state.memory is not None  # ``start`` makes one
-        memory = torch.sigmoid(forget) * state.memory + torch.sigmoid(enter) * torch.tanh(new)
-        return RecurrentState(torch.sigmoid(leave) * torch.tanh(memory), memory)
 
-
-CELLS: dict[str, type[RecurrentCell]] = {
-    "gru": GRUCell,
-    "lstm": LSTMCell,
-    "paper_gru": PaperGRUCell,
-}
+CELLS: Registry[type[RecurrentCell]] = Registry(
+    "model.cell", {"gru": GRUCell, "lstm": LSTMCell, "paper_gru": PaperGRUCell}
+)

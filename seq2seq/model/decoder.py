@@ -1,37 +1,36 @@
-"""The attention decoder: one target position after another, each looking at the source."""
+"""RNN decoder with attention: one target position after another."""
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor, nn
 
 from seq2seq.attention.build import AnyAttention
 from seq2seq.attention.distribution import Past
-from seq2seq.attention.pooling import Attention
-from seq2seq.fast.decoder import attend_and_advance, is_supported
 from seq2seq.model.cells import RecurrentCell, RecurrentState
 from seq2seq.model.dropout import Dropout
-from seq2seq.model.encoder import Encoded
+from seq2seq.model.encoder import EncoderOutput
 from seq2seq.model.output import DeepOutput
 
 
 class Memory(NamedTuple):
-    """All that the decoder may read of the source; the same at every target position."""
+    """Everything the decoder may read of the source; constant over the target positions."""
 
     annotations: Tensor  # (B, S, C)
     keys: Tensor  # (B, S, A)
     mask: Tensor  # True at tokens, (B, S)
 
     def select(self, rows: Tensor) -> "Memory":
-        """The memory of some sentences, repeated or left out as ``rows`` (N,) says."""
-        return Memory(*(part.index_select(0, rows) for part in self))
+        """Select sentences by index (N,); an index may occur more than once."""
+        return Memory(*(tensor.index_select(0, rows) for tensor in self))
 
 
 class DecoderState(NamedTuple):
-    """What one target position hands to the next."""
+    """State that one target position passes on to the next."""
 
     recurrent: RecurrentState
-    past: Past | None  # where it has looked, for an attention that looks back
+    past: Past | None  # weights of earlier positions, for an attention that needs them
 
     @property
     def hidden(self) -> Tensor:
@@ -39,18 +38,18 @@ class DecoderState(NamedTuple):
         return self.recurrent.hidden
 
     def select(self, rows: Tensor) -> "DecoderState":
-        """The state of some rows, repeated or left out as ``rows`` (N,) says."""
+        """Select rows by index (N,); an index may occur more than once."""
         past = None if self.past is None else self.past.select(rows)
         return DecoderState(self.recurrent.select(rows), past)
 
 
 class Unrolled(NamedTuple):
-    """What all positions give."""
+    """Results of all target positions."""
 
     hiddens: Tensor  # s_1 to s_T, (B, T, H)
     contexts: Tensor  # (B, T, C)
     weights: Tensor  # (B, T, S)
-    last: DecoderState
+    last: DecoderState  # s_T
 
 
 class Decoder(nn.Module):
@@ -61,7 +60,21 @@ class Decoder(nn.Module):
         s_i = cell(W E y_{i-1} + C c_i, s_{i-1})    the context enters every gate
         logits_i = output(s, E y_{i-1}, c_i)        s: s_{i-1} as in the paper, or s_i
 
-    (Luong et al. 2015 attend with the new state; that is another model.)
+    (Luong et al. 2015 attend with the new state, which is a different model.)
+
+    Args:
+        embedding: target embeddings.
+        cell: recurrent cell of H units.
+        attention: attention over the annotations.
+        output: output layer.
+        annotation_size: units of an annotation, C.
+        final_size: units of the encoder's final state.
+        dropout: probability that a unit of an embedding is zeroed.
+        output_state: the state that the output layer reads, ``current`` or ``previous``.
+
+    Attributes:
+        unroll: runs all target positions. It may be replaced by a function with the same results.
+        make_step: builds the step of a search; see ``PlainStep``. It may be replaced likewise.
     """
 
     def __init__(
@@ -70,19 +83,16 @@ class Decoder(nn.Module):
         cell: RecurrentCell,
         attention: AnyAttention,
         output: DeepOutput,
-        sizes: tuple[int, int, int],
+        *,
+        annotation_size: int,
+        final_size: int,
         dropout: float,
         output_state: str,
     ):
-        """``sizes``: units of the decoder state, the annotations, the encoder's final state.
-
-        Set ``is_fast`` to False, and all positions run by autograd, as any other attention's do.
-        """
         super().__init__()
-        state_size, annotation_size, final_size = sizes
-        num_units = cell.num_gates * state_size
+        num_units = cell.num_gates * cell.state_size
         self.embedding = embedding
-        self.initial_layer = nn.Linear(final_size, state_size)
+        self.initial_layer = nn.Linear(final_size, cell.state_size)
         self.input_layer = nn.Linear(embedding.embedding_dim, num_units)
         self.context_layer = nn.Linear(annotation_size, num_units, bias=False)
         self.cell = cell
@@ -90,70 +100,62 @@ class Decoder(nn.Module):
         self.output = output
         self.dropout = Dropout(dropout)
         self.output_state = output_state
-        self.is_fast = is_supported(attention, cell)
+        self.unroll: UnrollFunction = unroll
+        self.make_step: Callable[[Decoder, int], DecoderStep] = make_plain_step
 
-    def initial_state(self, encoded: Encoded) -> DecoderState:
-        """``s_0`` of the paper, which has looked nowhere."""
+    def initial_state(self, encoded: EncoderOutput) -> DecoderState:
+        """Compute ``s_0``."""
         hidden = torch.tanh(self.initial_layer(encoded.final)).to(self.initial_layer.weight.dtype)
-        recurrent = self.cell.start(hidden)
-        return DecoderState(recurrent, self.attention.start(encoded.annotations))
+        past = self.attention.start(encoded.annotations)
+        return DecoderState(self.cell.initial_state(hidden), past)
 
-    def memory(self, encoded: Encoded) -> Memory:
-        """The annotations with their keys, projected here and never again."""
+    def memory(self, encoded: EncoderOutput) -> Memory:
+        """Project the annotations to keys, once for all target positions."""
         keys = self.attention.project(encoded.annotations)
         return Memory(encoded.annotations, keys, encoded.mask)
 
-    def _attend_and_advance(
-        self, gates: Tensor, state: DecoderState, memory: Memory, rows: Tensor | None = None
+    def attend_and_advance(
+        self, gates: Tensor, state: DecoderState, memory: Memory
     ) -> tuple[DecoderState, Tensor, Tensor]:
-        """One position from the words' share of the gates (N, G*H), rows as for ``step``: next
-        state, context, weights."""
+        """Advance by one position, except for the output layer.
+
+        Args:
+            gates: contribution of the previous tokens to the gates, (B, G*H).
+            state: ``s_{i-1}``.
+            memory: the source.
+
+        Returns:
+            The state ``s_i``, the context (B, C) and the attention weights (B, S).
+        """
         context, weights = self.attention(
             state.hidden, memory.keys, memory.annotations, memory.mask, state.past
         )
-        context_gates, products = self.context_layer(context), self.cell.recur(state.recurrent)
-        if rows is not None:
-            state = state.select(rows)
-            context, weights, context_gates, products = (
-                part.index_select(0, rows) for part in (context, weights, context_gates, products)
-            )
-        recurrent = self.cell.advance(gates + context_gates, products, state.recurrent)
+        recurrent = self.cell(gates + self.context_layer(context), state.recurrent)
         past = None if state.past is None else state.past.then(weights)
         return DecoderState(recurrent, past), context, weights
 
     def step(
-        self, tokens: Tensor, state: DecoderState, memory: Memory, rows: Tensor | None = None
+        self, tokens: Tensor, state: DecoderState, memory: Memory
     ) -> tuple[Tensor, DecoderState, Tensor]:
-        """One target position.
-
-        Several words may follow one state: where it looks, and what it adds to the gates, is
-        computed once for all of them.
+        """Decode one target position.
 
         Args:
-            tokens: ids of the previous word, (N,).
+            tokens: ids of the previous tokens, (B,).
             state: ``s_{i-1}``.
-            memory: the source, a row for each state.
-            rows: the state that each word follows, (N,); by default each its own.
+            memory: the source.
 
         Returns:
-            Logits (N, V), the state ``s_i``, and the attention weights (N, S).
+            Logits (B, V), the state ``s_i`` and the attention weights (B, S).
         """
-        # Many hypotheses end in the same few words.
-        words, places = tokens.unique(return_inverse=True)
-        embedded = self.dropout(self.embedding(words))
-        gates, embedded = (
-            part.index_select(0, places) for part in (self.input_layer(embedded), embedded)
-        )
-        new, context, weights = self._attend_and_advance(gates, state, memory, rows)
-        shown = new.hidden
-        if self.output_state == "previous":
-            shown = state.hidden if rows is None else state.hidden.index_select(0, rows)
-        return self.output(shown, embedded, context), new, weights
+        embedded = self.dropout(self.embedding(tokens))
+        new, context, weights = self.attend_and_advance(self.input_layer(embedded), state, memory)
+        read = state.hidden if self.output_state == "previous" else new.hidden
+        return self.output(read, embedded, context), new, weights
 
     def forward(
         self, target_in: Tensor, memory: Memory, state: DecoderState
     ) -> tuple[Tensor, DecoderState, Tensor]:
-        """All target positions under teacher forcing: what ``step`` would give, in turn.
+        """Decode all target positions with teacher forcing; equals repeated calls of ``step``.
 
         Args:
             target_in: ids that start with BOS, (B, T).
@@ -161,7 +163,7 @@ class Decoder(nn.Module):
             state: ``s_0``.
 
         Returns:
-            Logits (B, T, V), the last state, and the attention weights (B, T, S).
+            Logits (B, T, V), the last state and the attention weights (B, T, S).
         """
         features, last, weights = self.features(target_in, memory, state)
         return self.output.logits_layer(features), last, weights
@@ -169,66 +171,92 @@ class Decoder(nn.Module):
     def features(
         self, target_in: Tensor, memory: Memory, state: DecoderState
     ) -> tuple[Tensor, DecoderState, Tensor]:
-        """``forward`` without the last layer: (B, T, O) instead of logits."""
+        """Run ``forward`` without the last layer: features (B, T, O) instead of logits."""
+        # Computations that do not depend on the state run once for all positions: the token part of
+        # the gates before the loop, the output layer after it.
         embedded = self.dropout(self.embedding(target_in))
-        # What no state decides runs once for all positions: the inputs' share of the gates
-        # before the loop, the output layer after it.
-        unroll = self._unroll_fast if self.is_fast else self._unroll
-        hiddens, contexts, weights, last = unroll(embedded, memory, state)
+        hiddens, contexts, weights, last = self.unroll(self, embedded, memory, state)
         if self.output_state == "previous":
             hiddens = torch.cat([state.hidden.unsqueeze(1), hiddens[:, :-1]], dim=1)
         return self.output.features(hiddens, embedded, contexts), last, weights
 
-    def _unroll(self, embedded: Tensor, memory: Memory, state: DecoderState) -> Unrolled:
-        """All positions in turn, by autograd: the reference."""
-        hiddens, contexts, alignment = [], [], []
-        for gates_i in self.input_layer(embedded).unbind(dim=1):
-            state, context, weights = self._attend_and_advance(gates_i, state, memory)
-            hiddens.append(state.hidden)
-            contexts.append(context)
-            alignment.append(weights)
-        return Unrolled(
-            torch.stack(hiddens, dim=1),
-            torch.stack(contexts, dim=1),
-            torch.stack(alignment, dim=1),
-            state,
-        )
 
-    def _unroll_fast(self, embedded: Tensor, memory: Memory, state: DecoderState) -> Unrolled:
-        """The same by hand-written derivatives."""
-        assert isinstance(self.attention, Attention)  # as ``is_supported`` said
-        layers = self.input_layer, self.context_layer
-        unrolled = attend_and_advance(
-            embedded, state.recurrent, memory, self.cell, self.attention, layers
-        )
-        last = DecoderState(unrolled.last, None)
-        return Unrolled(unrolled.hiddens, unrolled.contexts, unrolled.weights, last)
+UnrollFunction = Callable[[Decoder, Tensor, Memory, DecoderState], Unrolled]
 
 
-class PlainSteps(NamedTuple):
-    """The steps of a search: U states of B sentences at a time, which N hypotheses continue."""
+def unroll(decoder: Decoder, embedded: Tensor, memory: Memory, state: DecoderState) -> Unrolled:
+    """Run all target positions one after another, with derivatives by autograd.
 
-    decoder: Decoder
-    memory: Memory  # a row for each sentence
+    Args:
+        decoder: the decoder.
+        embedded: embeddings of the previous tokens, (B, T, E).
+        memory: the source.
+        state: ``s_0``.
+    """
+    hiddens, contexts, alignment = [], [], []
+    for gates in decoder.input_layer(embedded).unbind(dim=1):
+        state, context, weights = decoder.attend_and_advance(gates, state, memory)
+        hiddens.append(state.hidden)
+        contexts.append(context)
+        alignment.append(weights)
+    return Unrolled(
+        torch.stack(hiddens, dim=1),
+        torch.stack(contexts, dim=1),
+        torch.stack(alignment, dim=1),
+        state,
+    )
 
-    def select(self, sentences: Tensor) -> "PlainSteps":
-        """Those of some sentences, (B,)."""
-        return self._replace(memory=self.memory.select(sentences))
 
-    def step(
-        self,
-        tokens: Tensor,
-        states: DecoderState,
-        sentences: Tensor | None = None,
-        rows: Tensor | None = None,
-    ) -> tuple[Tensor, DecoderState, Tensor]:
-        """One target position, as ``Decoder.step``.
+class DecoderStep(Protocol):
+    """One target position of every hypothesis of a search."""
+
+    def start(self, memory: Memory, state: DecoderState) -> Any:
+        """Return the state of a search: one hypothesis per sentence.
+
+        It has a method ``select``, which selects hypotheses by index.
+        """
+
+    def __call__(self, tokens: Tensor, state: Any) -> tuple[Tensor, Any, Tensor]:
+        """Return logits (N, V), the next state and weights (N, S) of N hypotheses.
 
         Args:
-            tokens: ids of the previous words, (N,).
-            states: one for each of U rows.
-            sentences: the one that each state reads, (U,); by default each its own.
-            rows: the state that each word follows, (N,); by default each its own.
+            tokens: id of the last token of each hypothesis, (N,).
+            state: from ``start``, or from the previous position.
         """
-        memory = self.memory if sentences is None else self.memory.select(sentences)
-        return self.decoder.step(tokens, states, memory, rows)
+
+
+class PlainState(NamedTuple):
+    """State of a search with ``PlainStep``."""
+
+    decoder: DecoderState  # one row per hypothesis
+    memory: Memory  # likewise
+    sources: Memory  # one row per sentence
+    sentences: Tensor  # sentence of each hypothesis, (N,)
+
+    def select(self, rows: Tensor) -> "PlainState":
+        """Select hypotheses by index (N,); an index may occur more than once."""
+        sentences, memory = self.sentences.index_select(0, rows), self.memory
+        # Until a hypothesis finishes, those of a sentence only replace each other: its memory, the
+        # largest part of the state, need not be copied.
+        if not torch.equal(sentences, self.sentences):
+            memory = self.sources.select(sentences)
+        return PlainState(self.decoder.select(rows), memory, self.sources, sentences)
+
+
+class PlainStep(NamedTuple):
+    """``Decoder.step`` as the step of a search."""
+
+    decoder: Decoder
+
+    def start(self, memory: Memory, state: DecoderState) -> PlainState:
+        sentences = torch.arange(len(memory.mask), device=memory.mask.device)
+        return PlainState(state, memory, memory, sentences)
+
+    def __call__(self, tokens: Tensor, state: PlainState) -> tuple[Tensor, PlainState, Tensor]:
+        logits, new, weights = self.decoder.step(tokens, state.decoder, state.memory)
+        return logits, state._replace(decoder=new), weights
+
+
+def make_plain_step(decoder: Decoder, beam_size: int) -> DecoderStep:
+    """Build the step of a search; the number of hypotheses does not matter to it."""
+    return PlainStep(decoder)

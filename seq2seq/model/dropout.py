@@ -1,17 +1,17 @@
-"""Dropout whose random numbers do not cost more than the layer before it."""
+"""Dropout with cheap random numbers."""
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-LEVELS = 2**16  # of the probability: one random 64-bit number decides for four units
+LEVELS = 2**16  # resolution of the probability: one random 64-bit number serves four units
 
 
 class Dropout(nn.Module):
-    """``nn.Dropout``, at about a third of its time on a CPU.
+    """``nn.Dropout`` in about a third of its time on a CPU.
 
-    There, torch draws one number a unit in one thread. Here a unit takes 16 bits of one, so that
-    it is zeroed with probability ``round(p * 2**16) / 2**16``.
+    On a CPU, torch draws one random number per unit in a single thread. Here a unit uses 16 bits of
+    a 64-bit number, so it is zeroed with probability ``round(p * 2**16) / 2**16``.
     """
 
     def __init__(self, p: float):
@@ -19,14 +19,14 @@ class Dropout(nn.Module):
         self.p = p
 
     def forward(self, x: Tensor) -> Tensor:
-        """Zero units of ``x``, of any shape, and scale the others up; nothing in evaluation."""
+        """Zero units of ``x``, of any shape, and scale up the others; no effect in evaluation."""
         if x.device.type != "cpu":
             return F.dropout(x, self.p, self.training)
         zeroed = round(self.p * LEVELS)
         if not self.training or not zeroed:
             return x
         words = torch.empty(-(-x.numel() // 4), dtype=torch.int64)
-        words.random_(-(2**63), None)  # every bit, the sign's too
+        words.random_(-(2**63), None)  # all 64 bits, including the sign
         draws = words.view(torch.int16)[: x.numel()].view(x.shape)
         kept = draws >= zeroed - LEVELS // 2
         return x * kept.to(x.dtype).mul_(LEVELS / (LEVELS - zeroed))

@@ -28,7 +28,7 @@ from seq2seq.run_folder import checkpoint_path
 from seq2seq.runs.manifest import write_json
 from seq2seq.runs.run import Run, Texts, read_texts
 from seq2seq.scoring.evaluate import TestSet, as_dict, beside
-from seq2seq.search.translator import load_translator
+from seq2seq.search.loading import load_translator
 from seq2seq.signals import Interrupted
 from seq2seq.training.checkpoints import claim, newest_checkpoint
 
@@ -132,7 +132,7 @@ def _alignments(
         pairs = [test.pairs[line - 1] for line in missing]
         made = {
             "translated": translator.translate([pair.source for pair in pairs]),
-            "forced": translator.force(pairs),
+            "forced": translator.score(pairs),
         }
         for kind, translations in made.items():
             lines = zip(missing, translations, strict=True)

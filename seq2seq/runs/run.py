@@ -16,7 +16,8 @@ from seq2seq.data.report import report_lines
 from seq2seq.device import counted, select_device, set_threads
 from seq2seq.evaluation.bleu import check_tokenizer
 from seq2seq.evaluation.metrics import format_scores
-from seq2seq.model.encoder_decoder import build_model
+from seq2seq.fast.accelerate import accelerate
+from seq2seq.model.build import build_model
 from seq2seq.precision import select_precision
 from seq2seq.randomness import seed_everything
 from seq2seq.run_folder import checkpoint_path
@@ -26,7 +27,7 @@ from seq2seq.runs.manifest import (
     write_json,
 )
 from seq2seq.scoring.evaluate import TestSet, beside, evaluate_and_write, read_test_set
-from seq2seq.search.translator import load_translator
+from seq2seq.search.loading import load_translator
 from seq2seq.training.limits import follows_clock
 from seq2seq.training.trainer import Trainer
 
@@ -90,7 +91,8 @@ class Run:
             log.info(line)
         model = build_model(
             config.model, len(corpus.source.vocabulary), len(corpus.target.vocabulary)
-        ).to(self.device)
+        )
+        model = accelerate(model).to(self.device)
         self.num_parameters = sum(parameter.numel() for parameter in model.parameters())
         log.info(
             "%s parameters, device %s, %s, run folder %s",

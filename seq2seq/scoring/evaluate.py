@@ -70,7 +70,7 @@ def evaluate(translator: Translator, test_set: TestSet, metric_tokenizer: str = 
     """
     pairs = test_set.pairs
     translations = translator.translate([pair.source for pair in pairs])
-    forced = translator.force(pairs)
+    forced = translator.score(pairs)
     predicted_links: list[set[Link]] = []
     if test_set.alignments is not None:
         predicted_links = _predicted_links(translator, pairs, forced)

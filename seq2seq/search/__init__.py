@@ -1,1 +1,1 @@
-"""Joins data and model: sentences in, translations out."""
+"""Search and translation: joins data and model, sentences in, translations out."""

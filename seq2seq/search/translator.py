@@ -1,82 +1,50 @@
-"""Sentences in, translations out, in the order in which they came."""
+"""Translates sentences, and scores given translations."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
-from typing import NamedTuple
+from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from seq2seq.checkpoint import Checkpoint, load_checkpoint
 from seq2seq.config.training import DecodingConfig
 from seq2seq.data.batching import collate, pad_sources
-from seq2seq.data.codec import Codec
-from seq2seq.data.vocabulary import BOS, EOS, PAD, UNK
+from seq2seq.data.codec import Codec, Encoded
+from seq2seq.data.vocabulary import BOS, EOS, PAD, SPECIALS, UNK
 from seq2seq.device import one_thread_each
-from seq2seq.fast.search import FastSteps
-from seq2seq.model.decoder import DecoderState, Memory, PlainSteps
+from seq2seq.model.decoder import DecoderStep
 from seq2seq.model.encoder_decoder import EncoderDecoder
 from seq2seq.search.beam import beam_search
 from seq2seq.search.greedy import greedy_search
 from seq2seq.search.hypothesis import Hypothesis, Limits, length_penalty
-from seq2seq.search.loading import build_stored_model, sides_of
 
-Steps = PlainSteps | FastSteps
-POSITIONS = 256  # whose logits are in memory together where all target words are given
+POSITIONS = 256  # target positions whose logits are in memory together when scoring
+END = SPECIALS[EOS]
 
 
 class Translation(NamedTuple):
-    """A target sentence, and where the model looked to write it."""
+    """A target sentence and its alignment to the source."""
 
-    text: str  # detokenised
+    text: str  # detokenized
     score: float  # log_prob / length_penalty(len(tokens))
     log_prob: float  # of all tokens, in nats
-    source_tokens: list[str]  # S of them, EOS included
-    tokens: list[str]  # T of them, EOS included
-    alignment: NDArray[np.float32]  # weights, (T, S); each row sums to 1, to 0 without attention
-
-
-class SearchState(NamedTuple):
-    """State of a search in the model: N hypotheses, which continue U states, of B sentences.
-
-    Hypotheses that differ in their last word alone continue the same state, and what a sentence
-    says is kept once, however many states read it.
-    """
-
-    steps: Steps
-    states: DecoderState  # a row for each, (U, H)
-    sentences: Tensor | None = None  # the one that each state reads, (U,); None: its own
-    rows: Tensor | None = None  # the state that each hypothesis continues, (N,); None: its own
-
-    def select(self, rows: Tensor) -> "SearchState":
-        rows = _through(self.rows, rows)
-        states, followers = rows.unique(return_inverse=True)
-        if len(states) < len(rows):
-            sentences = _through(self.sentences, states)
-            return SearchState(self.steps, self.states.select(states), sentences, followers)
-        # Nobody shares, as in greedy search: one copy now saves one a step.
-        steps = self.steps.select(_through(self.sentences, rows))
-        return SearchState(steps, self.states.select(rows))
-
-    def step(self, tokens: Tensor) -> tuple[Tensor, "SearchState", Tensor]:
-        """Logits (N, V), the next state and attention weights (N, S) of every hypothesis."""
-        logits, states, weights = self.steps.step(tokens, self.states, self.sentences, self.rows)
-        sentences = self.sentences
-        if self.rows is not None:
-            sentences = _through(sentences, self.rows)
-        return logits, SearchState(self.steps, states, sentences), weights
-
-
-def _through(table: Tensor | None, rows: Tensor) -> Tensor:
-    """``table[rows]``, where no table maps each row to itself."""
-    return rows if table is None else table.index_select(0, rows)
+    source_tokens: list[str]  # S of them, including EOS
+    tokens: list[str]  # T of them, including EOS
+    alignment: NDArray[np.float32]  # weights, (T, S); rows sum to 1, or to 0 without attention
 
 
 class Translator:
-    """A model with the tokenizers and vocabularies of its two sides."""
+    """A model with the codecs of its two languages.
+
+    Args:
+        model: the model; translating switches it to evaluation for the time.
+        source: codec of the source language.
+        target: codec of the target language.
+        config: settings of the search.
+    """
 
     def __init__(self, model: EncoderDecoder, source: Codec, target: Codec, config: DecodingConfig):
         self.model = model
@@ -85,59 +53,59 @@ class Translator:
         self.config = config
 
     def translate(self, sentences: Sequence[str]) -> list[Translation]:
-        """Translation ``i`` is that of sentence ``i``; a blank sentence has an empty one."""
+        """Translate sentences, in their order; the translation of a blank one is empty."""
         return [best[0] for best in self.translate_num_best(sentences, 1)]
 
     def translate_num_best(
         self, sentences: Sequence[str], num_best: int
     ) -> list[list[Translation]]:
-        """Up to ``num_best`` translations of each sentence, best first."""
-        tokens = self.source.tokenizer.tokenize_many(sentences)
-        lengths = [(len(ids),) for ids in tokens]
+        """Return up to ``num_best`` translations of each sentence, best first."""
+        sources = self.source.encode(sentences)
+        lengths = [(len(source.ids),) for source in sources]
         with self._evaluating():
-            steps_of = self.model.searcher(self.config.beam_size)
+            step = self.model.make_step(self.config.beam_size)
 
             def search(rows: list[int]) -> list[list[Translation]]:
-                found = self._search([tokens[row] for row in rows], steps_of, num_best)
+                found = self._search([sources[row].ids for row in rows], step, num_best)
                 return [
-                    [self._translation(tokens[row], hypothesis) for hypothesis in best]
+                    [self._translation(sources[row].tokens, hypothesis) for hypothesis in best]
                     for row, best in zip(rows, found, strict=True)
                 ]
 
             results = self._in_batches(lengths, search)
-        nothing = Translation("", 0.0, 0.0, ["</s>"], ["</s>"], np.ones((1, 1), np.float32))
-        return [best if source else [nothing] for source, best in zip(tokens, results, strict=True)]
+        empty = Translation("", 0.0, 0.0, [END], [END], np.ones((1, 1), np.float32))
+        return [
+            best if source.ids else [empty] for source, best in zip(sources, results, strict=True)
+        ]
 
-    def force(self, pairs: Sequence[tuple[str, str]]) -> list[Translation]:
-        """The model's own score and alignment of given translations (teacher forcing)."""
-        sources = self.source.tokenizer.tokenize_many([source for source, _ in pairs])
-        targets = self.target.tokenizer.tokenize_many([target for _, target in pairs])
+    def score(self, pairs: Sequence[tuple[str, str]]) -> list[Translation]:
+        """Score and align given translations (forced decoding).
+
+        Args:
+            pairs: source sentences and their translations.
+        """
+        sources = self.source.encode([source for source, _ in pairs])
+        targets = self.target.encode([target for _, target in pairs])
 
         def score(rows: list[int]) -> list[Translation]:
-            source_ids = [self.source.vocabulary.ids(sources[row]) for row in rows]
-            target_ids = [self.target.vocabulary.ids(targets[row]) for row in rows]
-            scored = self._force(source_ids, target_ids)
+            scored = self._score(
+                [sources[row].ids for row in rows], [targets[row].ids for row in rows]
+            )
             return [
-                Translation(
-                    pairs[row][1],
-                    log_prob / length_penalty(len(targets[row]) + 1, self.config.length_penalty),
-                    log_prob,
-                    [*sources[row], "</s>"],
-                    [*targets[row], "</s>"],
-                    weights[: len(targets[row]) + 1, : len(sources[row]) + 1],
-                )
-                for row, (log_prob, weights) in zip(rows, scored, strict=True)
+                self._scored_translation(pairs[row][1], sources[row], targets[row], *result)
+                for row, result in zip(rows, scored, strict=True)
             ]
 
         lengths = [
-            (len(target), len(source)) for source, target in zip(sources, targets, strict=True)
+            (len(target.ids), len(source.ids))
+            for source, target in zip(sources, targets, strict=True)
         ]
         with self._evaluating():
             return self._in_batches(lengths, score)
 
     @contextmanager
     def _evaluating(self) -> Iterator[None]:
-        """Without dropout and gradients."""
+        """Switch off dropout and gradients."""
         was_training = self.model.training
         self.model.eval()
         try:
@@ -147,48 +115,41 @@ class Translator:
             self.model.train(was_training)
 
     def _in_batches(self, lengths: Sequence[tuple[int, ...]], work: Callable) -> list:
-        """Do ``work`` on batches of similar length, and put the results back in order."""
+        """Call ``work`` on batches of similar length, and restore the order of the results."""
         order = sorted(range(len(lengths)), key=lambda row: lengths[row])
         results: list = [None] * len(order)
         size = self.config.batch_size
         batches = [order[start : start + size] for start in range(0, len(order), size)]
-        batches.reverse()  # the longest first: they leave no thread waiting at the end
-        each = one_thread_each if self.model.device.type == "cpu" else map
-        found = each(torch.inference_mode()(work), batches)  # which each thread has for itself
-        for rows, of_batch in zip(batches, found, strict=True):
-            for row, result in zip(rows, of_batch, strict=True):
+        batches.reverse()  # the longest first, so that no thread waits for one at the end
+        map_batches = one_thread_each if self.model.device.type == "cpu" else map
+        # Every thread has an inference mode of its own.
+        found = map_batches(torch.inference_mode()(work), batches)
+        for rows, batch_results in zip(batches, found, strict=True):
+            for row, result in zip(rows, batch_results, strict=True):
                 results[row] = result
         return results
 
     def _search(
-        self, sources: list[list[str]], steps_of: Callable[[Memory], Steps], num_best: int
+        self, sources: list[list[int]], step: DecoderStep, num_best: int
     ) -> list[list[Hypothesis]]:
-        """Hypotheses for one batch of tokenised sentences."""
-        device = self.model.device
-        source, mask = pad_sources([self.source.vocabulary.ids(tokens) for tokens in sources])
-        memory, state = self.model.start(source.to(device), mask.to(device))
-        start = SearchState(steps_of(memory), state)
-        # A function of the sentence alone: what shares its batch must not matter.
+        """Find hypotheses for one batch of sentences."""
+        config, device = self.config, self.model.device
+        source, mask = pad_sources(sources)
+        start = step.start(*self.model.start(source.to(device), mask.to(device)))
+        # Depends on the sentence alone: the other sentences of the batch must not matter.
         max_lengths = [
-            int(self.config.max_length_factor * len(tokens)) + self.config.max_length_extra
-            for tokens in sources
+            int(config.max_length_factor * len(ids)) + config.max_length_extra for ids in sources
         ]
-        limits = Limits(BOS, EOS, max_lengths, self.config.length_penalty)
-        if self.config.beam_size == 1:
-            return [[best] for best in greedy_search(self._step, start, limits, device)]
-        return beam_search(self._step, start, limits, self.config.beam_size, num_best, device)
+        limits = Limits(BOS, EOS, max_lengths, config.length_penalty)
+        step_function = partial(_log_prob_step, step)
+        if config.beam_size == 1:
+            return [[best] for best in greedy_search(step_function, start, limits, device)]
+        return beam_search(step_function, start, limits, config.beam_size, num_best, device)
 
-    def _step(self, tokens: Tensor, state: SearchState) -> tuple[Tensor, SearchState, Tensor]:
-        logits, state, weights = state.step(tokens)
-        log_probs = logits.float().log_softmax(dim=-1)
-        for never_written in (PAD, BOS):  # a list of both would be made a tensor at each step
-            log_probs[:, never_written] = float("-inf")
-        return log_probs, state, weights
-
-    def _force(
+    def _score(
         self, sources: list[list[int]], targets: list[list[int]]
     ) -> list[tuple[float, NDArray[np.float32]]]:
-        """Log-probability and padded weights (T, S) of each pair of one batch."""
+        """Return the log-probability and the padded weights (T, S) of each pair of one batch."""
         model, batch = self.model, collate(sources, targets).to(self.model.device)
         start = model.start(batch.source, batch.source_mask)
         features, _, weights = model.decoder.features(batch.target_in, *start)
@@ -198,43 +159,60 @@ class Translator:
         return list(zip(log_probs.sum(dim=1).tolist(), weights.float().cpu().numpy(), strict=True))
 
     def _log_probs(self, features: Tensor, ids: Tensor) -> Tensor:
-        """Log-probabilities (N,) of ids (N,), by what the output layer reads, (N, O)."""
+        """Return the log-probabilities (N,) of ids (N,), given features (N, O)."""
         found = []
-        # All logits at once would be the largest thing in memory.
+        # All logits at once would be the largest tensor in memory.
         for rows, chosen in zip(features.split(POSITIONS), ids.split(POSITIONS), strict=True):
             log_probs = self.model.output_layer(rows).float().log_softmax(dim=-1)
             found.append(log_probs.gather(1, chosen.unsqueeze(1)).squeeze(1))
         return torch.cat(found)
 
+    def _scored_translation(
+        self,
+        text: str,
+        source: Encoded,
+        target: Encoded,
+        log_prob: float,
+        weights: NDArray[np.float32],
+    ) -> Translation:
+        """Build the translation of a given text from its padded weights."""
+        source_tokens, tokens = [*source.tokens, END], [*target.tokens, END]
+        return Translation(
+            text,
+            log_prob / length_penalty(len(tokens), self.config.length_penalty),
+            log_prob,
+            source_tokens,
+            tokens,
+            weights[: len(tokens), : len(source_tokens)],
+        )
+
     def _translation(self, source: list[str], hypothesis: Hypothesis) -> Translation:
-        """A hypothesis as text."""
-        # A copy, so that no translation keeps the weights of its whole batch.
+        """Turn a hypothesis into text."""
+        # A copy, so that a translation does not keep the weights of its whole batch in memory.
         weights = hypothesis.weights[:, : len(source) + 1].float().cpu().numpy().copy()
         tokens = self.target.vocabulary.tokens(hypothesis.tokens)
         written = tokens[:-1]
         if self.config.replace_unknown and source:
             words = weights[:, : len(source)]
-            looked = words.argmax(axis=1)
+            best = words.argmax(axis=1)
             written = [
-                source[looked[i]] if id == UNK and words[i].any() else token
+                source[best[i]] if id == UNK and words[i].any() else token
                 for i, (id, token) in enumerate(zip(hypothesis.tokens, written, strict=False))
             ]
-        text = self.target.tokenizer.detokenize(written)
         return Translation(
-            text, hypothesis.score, hypothesis.log_prob, [*source, "</s>"], tokens, weights
+            self.target.decode(written),
+            hypothesis.score,
+            hypothesis.log_prob,
+            [*source, END],
+            tokens,
+            weights,
         )
 
 
-def load_translator(
-    path: Path, config: DecodingConfig, device: torch.device
-) -> tuple[Translator, Checkpoint]:
-    """A translator from a checkpoint file alone, and the checkpoint (without its optimiser).
-
-    Raises:
-        ValueError, OSError: as ``load_checkpoint``; or it holds no model. Names the file.
-    """
-    checkpoint = load_checkpoint(path, parts=("model", "tokenizer"))
-    source, target = sides_of(checkpoint)
-    sizes = len(source.vocabulary), len(target.vocabulary)
-    model = build_stored_model(checkpoint, sizes)
-    return Translator(model.to(device).eval(), source, target, config), checkpoint
+def _log_prob_step(step: DecoderStep, tokens: Tensor, state: Any) -> tuple[Tensor, Any, Tensor]:
+    """Return log-probabilities instead of logits; PAD and BOS are never generated."""
+    logits, state, weights = step(tokens, state)
+    log_probs = logits.float().log_softmax(dim=-1)
+    for id in (PAD, BOS):  # indexing with a list would create a tensor in every step
+        log_probs[:, id] = float("-inf")
+    return log_probs, state, weights

@@ -8,7 +8,7 @@ from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
 from seq2seq.data.vocabulary import PAD
-from seq2seq.model.products import add_product, lowered, packed_linear
+from seq2seq.model.products import add_product, packed_linear, to_autocast
 
 CHUNK_LOGITS = 2**21  # numbers, 8 MiB: about what a processor's cache holds
 
@@ -74,7 +74,7 @@ class _ChunkedCrossEntropy(Function):
 
     @staticmethod
     def forward(ctx, hidden, weight, bias, target, smoothing):
-        low, chunk = lowered(weight), max(1, CHUNK_LOGITS // len(weight))
+        low, chunk = to_autocast(weight), max(1, CHUNK_LOGITS // len(weight))
         needed = any(ctx.needs_input_grad)
         d_hidden, d_weight, d_bias = (
             torch.zeros_like(x, dtype=bias.dtype) for x in (hidden, weight, bias)

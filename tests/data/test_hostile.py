@@ -12,8 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from seq2seq.data.reading import ParallelFiles, read_lines, read_parallel, read_stream
-from seq2seq.data.vocabulary import SPECIALS, Vocabulary
-from seq2seq.search.unknown import UnknownTokens
+from seq2seq.data.vocabulary import SPECIALS, UnknownTokenCounter, Vocabulary
 
 BOM = b"\xef\xbb\xbf"
 BLANKS = "\t\v\f \x1c\x1d\x1e\x1f\x85\xa0\u1680\u2000\u2007\u200a\u2028\u2029\u202f\u205f\u3000"
@@ -246,7 +245,7 @@ class Echo:
 
 
 def outputs(translate, content, num_best=1):
-    unknown = UnknownTokens("source", Vocabulary(SPECIALS))
+    unknown = UnknownTokenCounter("source", Vocabulary(SPECIALS))
     texts = translate.translated(Echo(), io.BytesIO(content), num_best, unknown)
     return "".join(text + "\n" for text in texts).removesuffix("\n").split("\n")
 

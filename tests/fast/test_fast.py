@@ -1,7 +1,5 @@
 """The fast recurrences equal the plain ones: every value, and the gradient by every input."""
 
-from types import SimpleNamespace
-
 import pytest
 import torch
 from hypothesis import given, settings
@@ -13,12 +11,19 @@ from torch.testing import assert_close
 from seq2seq.attention.distribution import LocalMonotonic, Soft
 from seq2seq.attention.pooling import Attention
 from seq2seq.attention.scoring import AdditiveScore, ConcatScore
-from seq2seq.fast.decoder import attend_and_advance, is_supported
+from seq2seq.config.model import AttentionConfig, ModelConfig, OutputConfig
+from seq2seq.fast.accelerate import accelerate
+from seq2seq.fast.decoder import is_supported, unroll
 from seq2seq.fast.encoder import read
-from seq2seq.model.cells import CELLS, RecurrentState
+from seq2seq.fast.search import FastStep
+from seq2seq.model import decoder as plain
+from seq2seq.model.build import build_layers, build_model
+from seq2seq.model.cells import CELLS, PaperGRUCell, RecurrentState
 from seq2seq.model.decoder import Decoder, DecoderState, Memory
-from seq2seq.model.layers import build_layers
-from seq2seq.model.products import has_blocks, packed_linear
+from seq2seq.model.encoder import CellLayers
+from seq2seq.model.encoder import read as plain_read
+from seq2seq.model.output import DeepOutput
+from seq2seq.model.products import is_packable, packed_linear
 
 every_cell = pytest.mark.parametrize("cell", CELLS)
 few_examples = settings(max_examples=10)  # for each cell
@@ -41,17 +46,32 @@ def leaf(*shape, dtype=torch.float64):
 
 
 class DecoderCase:
-    """A recurrence of a decoder and its inputs, all of which have gradients."""
+    """A decoder and its inputs, all of which have gradients."""
 
     def __init__(self, cell, lengths, sizes=(3, 4, 5, 6), dtype=torch.float64, scale=1.0):
         """``sizes``: T, H, C and A."""
         torch.manual_seed(1)
         (num_steps, state, annotation, hidden), batch = sizes, len(lengths)
-        score = AdditiveScore(state, annotation, hidden)
-        self.cell, self.attention = CELLS[cell](state).to(dtype), Attention(score).to(dtype)
-        gates = self.cell.num_gates * state
-        self.input_layer = nn.Linear(2, gates, dtype=dtype)
-        self.context_layer = nn.Linear(annotation, gates, bias=False, dtype=dtype)
+        output = DeepOutput(
+            state_size=state,
+            embedding_size=2,
+            context_size=annotation,
+            size=2,
+            vocabulary_size=7,
+            activation="tanh",
+            dropout=0.0,
+        )
+        self.decoder = Decoder(
+            nn.Embedding(7, 2),
+            CELLS[cell](state),
+            Attention(AdditiveScore(state, annotation, hidden)),
+            output,
+            annotation_size=annotation,
+            final_size=2,
+            dropout=0.0,
+            output_state="current",
+        ).to(dtype)
+        assert is_supported(self.decoder)
         self.mask = mask_of(lengths)
         self.inputs = {
             "words": leaf(batch, num_steps, 2, dtype=dtype),
@@ -61,44 +81,28 @@ class DecoderCase:
         }
         self.inputs["keys"].requires_grad_()
         if cell == "lstm":
-            self.inputs["memory"] = leaf(batch, state, dtype=dtype)
-        modules = nn.ModuleDict(
-            {
-                "cell": self.cell,
-                "score": score,
-                "input_layer": self.input_layer,
-                "context_layer": self.context_layer,
-            }
-        )
-        for name, parameter in modules.named_parameters():
-            if name != "score.key_layer.weight":  # works before the recurrence
+            self.inputs["cell"] = leaf(batch, state, dtype=dtype)
+        # The others are used before or after the recurrence.
+        unrolled = ("input_layer", "context_layer", "cell", "attention.score")
+        for name, parameter in self.decoder.named_parameters():
+            if name.startswith(unrolled) and "key_layer" not in name:
                 self.inputs[name] = parameter
 
-    def _call(self, unroll, mask):
-        state = RecurrentState(self.inputs["hidden"], self.inputs.get("memory"))
-        memory = Memory(self.inputs["annotations"], self.inputs["keys"], mask)
-        hiddens, contexts, weights, last = unroll(self.inputs["words"], state, memory)
+    def _call(self, unroll):
+        recurrent = RecurrentState(self.inputs["hidden"], self.inputs.get("cell"))
+        memory = Memory(self.inputs["annotations"], self.inputs["keys"], self.mask)
+        hiddens, contexts, weights, last = unroll(
+            self.decoder, self.inputs["words"], memory, DecoderState(recurrent, None)
+        )
         outputs = {"hiddens": hiddens, "contexts": contexts, "weights": weights}
-        outputs["last hidden"] = last.hidden
-        return outputs if last.memory is None else outputs | {"last memory": last.memory}
+        outputs["last hidden"], last_cell = last.recurrent
+        return outputs if last_cell is None else outputs | {"last cell": last_cell}
 
     def plain(self):
-        decoder = SimpleNamespace(
-            attention=self.attention, cell=self.cell, context_layer=self.context_layer
-        )
-
-        def unroll(embedded, recurrent, memory):
-            state, steps = DecoderState(recurrent, None), []
-            for gates_i in self.input_layer(embedded).unbind(dim=1):
-                state, *seen = Decoder._attend_and_advance(decoder, gates_i, state, memory)
-                steps.append((state.hidden, *seen))
-            return *(torch.stack(parts, 1) for parts in zip(*steps, strict=True)), state.recurrent
-
-        return self._call(unroll, self.mask)
+        return self._call(plain.unroll)
 
     def fast(self):
-        modules = self.cell, self.attention, (self.input_layer, self.context_layer)
-        return self._call(lambda *call: attend_and_advance(*call, *modules), self.mask)
+        return self._call(unroll)
 
 
 class EncoderCase:
@@ -107,7 +111,7 @@ class EncoderCase:
     def __init__(self, cell, lengths, sizes=(4, 3), num_layers=1, dtype=torch.float64):
         """``sizes``: E and H."""
         torch.manual_seed(1)
-        self.layers = build_layers(cell, *sizes, num_layers, 0.0).to(dtype)
+        self.layers = build_layers(CELLS[cell], *sizes, num_layers, 0.0).to(dtype)
         self.mask = mask_of(lengths)
         embedded = leaf(*self.mask.shape, sizes[0], dtype=dtype)
         self.inputs = {"embedded": embedded} | dict(self.layers.named_parameters())
@@ -305,7 +309,7 @@ def test_second_derivatives_are_refused(cell, make):
 def test_dropout_acts_between_layers_and_in_training_only(cell):
     mask = mask_of([6, 2])
     embedded = torch.randn(2, 6, 4)
-    one, two = (build_layers(cell, 4, 3, num_layers, 0.5) for num_layers in (1, 2))
+    one, two = (build_layers(CELLS[cell], 4, 3, num_layers, 0.5) for num_layers in (1, 2))
     assert_close(read(one, embedded, mask), one(embedded, mask))
     assert not torch.equal(read(two, embedded, mask)[0], read(two, embedded, mask)[0])
     two.eval()
@@ -319,19 +323,85 @@ def test_weights_in_blocks_multiply_alike_whatever_rows_there_are(dtype):
     assert_close(multiply(rows), F.linear(rows, weight, bias))
     assert_close(packed_linear(weight)(rows), F.linear(rows, weight))
     assert multiply(rows[:0]).shape == (0, 50)
-    if has_blocks(weight):
+    if is_packable(weight):
         for n in (1, 5, 64):
             assert torch.equal(multiply(rows[:n]), multiply(rows)[:n])
 
 
-def test_only_what_is_computed_right_is_supported():
-    cell, score = CELLS["gru"](3), AdditiveScore(3, 4, 5)
-    assert is_supported(Attention(score), cell)
-    for other in (
-        Attention(score, coverage=True),
-        Attention(score, Soft("sparsemax")),
-        Attention(score, LocalMonotonic(1)),
-        Attention(ConcatScore(3, 4, 5)),
-        nn.Identity(),
-    ):
-        assert not is_supported(other, cell)
+@pytest.mark.parametrize(
+    ("attention", "is_fast"),
+    [
+        (Attention(AdditiveScore(4, 5, 6)), True),
+        (Attention(AdditiveScore(4, 5, 6), coverage=True), False),
+        (Attention(AdditiveScore(4, 5, 6), Soft("sparsemax")), False),
+        (Attention(AdditiveScore(4, 5, 6), LocalMonotonic(1)), False),
+        (Attention(ConcatScore(4, 5, 6)), False),
+        (nn.Identity(), False),
+    ],
+)
+def test_only_plain_additive_attention_is_accelerated(attention, is_fast):
+    decoder = DecoderCase("gru", [1]).decoder
+    decoder.attention = attention
+    assert is_supported(decoder) == is_fast
+
+
+def test_parts_without_a_fast_implementation_stay_plain():
+    class NewCell(PaperGRUCell):
+        pass
+
+    model = build_model(ModelConfig(encoder_size=2, decoder_size=2), 5, 5)
+    model.decoder.cell = NewCell(2)
+    model.encoder.layers = CellLayers(NewCell, 2, 2, 1, 0.0)
+    accelerate(model)
+    assert model.encoder.read is plain_read
+    assert model.decoder.unroll is plain.unroll
+    assert model.make_step(5) == plain.PlainStep(model.decoder)
+
+
+# --- search -------------------------------------------------------------------------------------
+
+
+@every_cell
+@pytest.mark.parametrize("output", [("maxout", "current"), ("tanh", "previous")], ids=str)
+@pytest.mark.parametrize("beam_size", [1, 5])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_fast_step_of_a_search_equals_plain_step(cell, output, beam_size, dtype):
+    """Also where several hypotheses share a decoder state, and several states a sentence."""
+    torch.manual_seed(1)
+    activation, state = output
+    config = ModelConfig(
+        cell=cell,
+        embedding_size=6,
+        encoder_size=5,
+        decoder_size=8,
+        attention=AttentionConfig(size=7),
+        output=OutputConfig(activation, 6, state),
+    )
+    model = accelerate(build_model(config, 13, 11)).to(dtype).eval()
+    for parameter in model.parameters():
+        nn.init.uniform_(parameter, -0.7, 0.7)
+    source, mask = torch.randint(4, 13, (3, 6)), mask_of([4, 1, 6])
+    with torch.inference_mode():
+        steps = model.make_step(beam_size), plain.PlainStep(model.decoder)
+        assert isinstance(steps[0], FastStep)
+        states = [step.start(*model.start(source, mask)) for step in steps]
+        tokens = torch.tensor([2, 2, 2])
+        for rows, new_tokens in (
+            ([0, 0, 1, 2, 2, 2], [5, 6, 5, 4, 6, 7]),  # hypotheses share states
+            ([1, 0, 0, 2, 4, 4], [3, 9, 9, 10, 3, 4]),
+            ([5, 0, 3], [8, 8, 4]),  # none does
+            ([1, 2], [3, 9]),
+        ):
+            results = [step(tokens, state) for step, state in zip(steps, states, strict=True)]
+            (logits, _, weights), (expected_logits, _, expected_weights) = results
+            assert_close(logits, expected_logits)
+            assert_close(weights, expected_weights)
+            states = [state.select(torch.tensor(rows)) for _, state, _ in results]
+            tokens = torch.tensor(new_tokens)
+
+
+def test_plain_step_is_used_in_training_and_where_gradients_are_wanted():
+    model = accelerate(build_model(ModelConfig(encoder_size=2, decoder_size=2), 5, 5))
+    for training, gradients in ((True, False), (False, True)):
+        with torch.set_grad_enabled(gradients):
+            assert isinstance(model.train(training).make_step(5), plain.PlainStep)

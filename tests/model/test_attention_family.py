@@ -21,7 +21,8 @@ from seq2seq.data.batching import collate
 from seq2seq.data.codec import Codec
 from seq2seq.data.tokenizer import WhitespaceTokenizer
 from seq2seq.data.vocabulary import PAD, SPECIALS, UNK, Vocabulary
-from seq2seq.model.encoder_decoder import build_model
+from seq2seq.fast.accelerate import accelerate
+from seq2seq.model.build import build_model
 from seq2seq.search.translator import Translator
 
 V_SOURCE, V_TARGET = 13, 11
@@ -59,7 +60,7 @@ def lively(config, training=False):
     model = build_model(config, V_SOURCE, V_TARGET)
     for parameter in model.parameters():
         torch.nn.init.uniform_(parameter, -0.7, 0.7)
-    return model.double().train(training)
+    return accelerate(model).double().train(training)
 
 
 def call(model, batch):
@@ -202,7 +203,7 @@ def test_every_parameter_receives_a_finite_gradient_in_training(config):
 @pytest.mark.parametrize(("cell", "scheme"), [("lstm", "xavier"), ("paper_gru", "paper")])
 def test_any_cell_and_any_initialisation_goes_with_any_attention(config, cell, scheme):
     seed(1)
-    config = replace(config, cell=cell, initialisation=scheme)
+    config = replace(config, cell=cell, initialization=scheme)
     model = build_model(config, V_SOURCE, V_TARGET)
     loss = loss_of(model, collate(SOURCES, TARGETS))
     loss.backward()
@@ -260,7 +261,7 @@ def build_translator(config, decoding=BEAM):
             ("en", [f"z{i}" for i in range(9)]),
         )
     )
-    model = build_model(config, len(source.vocabulary), len(target.vocabulary))
+    model = accelerate(build_model(config, len(source.vocabulary), len(target.vocabulary)))
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.mul_(25)  # from U(-0.1, 0.1): the state then hangs on every word
@@ -290,7 +291,7 @@ def test_a_found_translation_has_the_models_own_score_and_alignment(config, beam
     found = translator.translate_num_best(SENTENCES, beam_size)
     for best in zip(*found, strict=True):
         pairs = [(s, t.text) for s, t in zip(SENTENCES, best, strict=True)]
-        assert_same(best, translator.force(pairs))
+        assert_same(best, translator.score(pairs))
     translations = [translation for best in found for translation in best]
     assert len({translation.text for translation in translations}) >= num_texts
     assert len({len(translation.tokens) for translation in translations}) >= 3

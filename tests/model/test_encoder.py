@@ -4,12 +4,14 @@ from torch import nn
 from torch.testing import assert_close
 
 from seq2seq.data.vocabulary import PAD
-from seq2seq.model.cells import CELLS, RecurrentState
-from seq2seq.model.encoder import Encoder
-from seq2seq.model.layers import build_layers
+from seq2seq.model.build import build_layers
+from seq2seq.model.cells import CELLS, LSTMCell, RecurrentState
+from seq2seq.model.encoder import CellLayers, Encoder
 
 V, E, H = 11, 4, 5
 C = 2 * H
+every_cell = pytest.mark.parametrize("cell", CELLS)
+SENTENCES = [torch.tensor([5, 7, 4]), torch.tensor([9]), torch.tensor([4, 4, 10, 6, 8, 5])]
 
 
 @pytest.fixture(autouse=True)
@@ -18,7 +20,7 @@ def seed():
 
 
 def build_encoder(cell, num_layers=1, dropout=0.0):
-    layers = build_layers(cell, E, H, num_layers, dropout)
+    layers = build_layers(CELLS[cell], E, H, num_layers, dropout)
     return Encoder(nn.Embedding(V, E), layers, dropout)
 
 
@@ -28,7 +30,7 @@ def encoder(request):
 
 
 def padded(sentences, length, value=PAD):
-    """Sentences (S,) as ids (B, length) and their mask."""
+    """Return sentences (S,) as ids (B, length), and their mask."""
     source = torch.full((len(sentences), length), value)
     mask = torch.zeros(len(sentences), length, dtype=torch.bool)
     for row, sentence in enumerate(sentences):
@@ -37,93 +39,51 @@ def padded(sentences, length, value=PAD):
     return source, mask
 
 
-SENTENCES = [torch.tensor([5, 7, 4]), torch.tensor([9]), torch.tensor([4, 4, 10, 6, 8, 5])]
-
-
-@pytest.mark.parametrize("num_pads", [1, 20])
-def test_padding_changes_nothing(encoder, num_pads):
-    for sentence in SENTENCES:
-        size = len(sentence)
-        alone = encoder(*padded([sentence], size))
-        beside = encoder(*padded([sentence], size + num_pads))
-        assert_close(beside.annotations[:, :size], alone.annotations)
-        assert_close(beside.final, alone.final)
-        assert (beside.annotations[:, size:] == 0).all()
-
-
-def test_what_stands_at_padding_does_not_matter(encoder):
-    pads, words = (encoder(*padded(SENTENCES, 9, value)) for value in (PAD, 7))
-    assert torch.equal(pads.annotations, words.annotations)
-    assert torch.equal(pads.final, words.final)
-
-
-def test_sentences_of_a_batch_do_not_see_each_other(encoder):
-    together = encoder(*padded(SENTENCES, 6))
+@pytest.mark.parametrize("num_pads", [0, 20])
+def test_padding_and_other_sentences_change_nothing(encoder, num_pads):
+    source, mask = padded(SENTENCES, 6 + num_pads)
+    together = encoder(source, mask)
+    assert together.annotations.shape == (3, 6 + num_pads, C)
+    assert together.mask is mask
+    assert (together.annotations[~mask] == 0).all()
     for row, sentence in enumerate(SENTENCES):
         alone = encoder(*padded([sentence], len(sentence)))
         assert_close(together.annotations[row, : len(sentence)], alone.annotations[0])
         assert_close(together.final[row], alone.final[0])
 
 
-def test_there_is_an_annotation_for_each_position_even_where_all_end_in_padding(encoder):
-    source, mask = padded(SENTENCES, 9)
-    encoded = encoder(source, mask)
-    assert encoded.annotations.shape == (3, 9, C)
-    assert encoded.final.shape == (3, H)
-    assert encoded.mask is mask
+def test_ids_at_padding_do_not_matter(encoder):
+    pads, words = (encoder(*padded(SENTENCES, 9, value)) for value in (PAD, 7))
+    assert torch.equal(pads.annotations, words.annotations)
+    assert torch.equal(pads.final, words.final)
 
 
-def test_the_final_state_is_the_backward_direction_at_the_first_token(encoder):
-    """Not at the last one, where it has read a single word."""
+def test_final_state_is_that_of_the_backward_direction_at_the_first_token(encoder):
     encoded = encoder(*padded(SENTENCES, 8))
     assert_close(encoded.final, encoded.annotations[:, 0, H:])
 
 
-@pytest.mark.parametrize("cell", CELLS)
-def test_one_half_of_an_annotation_knows_the_past_and_the_other_the_future(cell):
-    encoder = build_encoder(cell)
-    sentence = SENTENCES[2]
-    changed = sentence.clone()
-    changed[2] = 9
-    before, after = (encoder(*padded([s], 6)).annotations[0] for s in (sentence, changed))
-    forward = (after[:, :H] != before[:, :H]).any(dim=1)
-    backward = (after[:, H:] != before[:, H:]).any(dim=1)
-    assert forward.tolist() == [False, False, True, True, True, True]
-    assert backward.tolist() == [True, True, True, False, False, False]
-
-
-@pytest.mark.parametrize("cell", CELLS)
-def test_with_two_layers_every_annotation_knows_the_whole_sentence(cell):
-    encoder = build_encoder(cell, num_layers=2)
+def changed_positions(encoder, half):
+    """Positions whose annotation changes with the third token of a sentence."""
     changed = SENTENCES[2].clone()
     changed[2] = 9
     before, after = (encoder(*padded([s], 6)).annotations[0] for s in (SENTENCES[2], changed))
-    for half in (slice(0, H), slice(H, C)):
-        assert (after[:, half] != before[:, half]).any(dim=1).all()
+    return (after[:, half] != before[:, half]).any(dim=1).nonzero().flatten().tolist()
 
 
-@pytest.mark.parametrize("cell", CELLS)
-def test_reading_backwards_with_exchanged_directions_reverses_the_annotations(cell):
+@every_cell
+def test_first_half_of_an_annotation_depends_on_the_past_and_second_half_on_the_future(cell):
     encoder = build_encoder(cell)
-    sentence = SENTENCES[2]
-    annotations = encoder(*padded([sentence], 6)).annotations[0]
-    if cell == "paper_gru":
-        layers = encoder.layers
-        for pair in (layers.input_layers, layers.cells):
-            pair[0], pair[1] = pair[1], pair[0]
-    else:
-        rnn = encoder.layers.rnn
-        for name, forward in list(rnn.named_parameters()):
-            if not name.endswith("_reverse"):
-                backward = getattr(rnn, f"{name}_reverse")
-                forward.data, backward.data = backward.data, forward.data
-    mirrored = encoder(*padded([sentence.flip(0)], 6)).annotations[0]
-    assert_close(mirrored.flip(0), torch.cat([annotations[:, H:], annotations[:, :H]], dim=1))
+    assert changed_positions(encoder, slice(0, H)) == [2, 3, 4, 5]
+    assert changed_positions(encoder, slice(H, C)) == [0, 1, 2]
+    deep = build_encoder(cell, num_layers=2)
+    for half in (slice(0, H), slice(H, C)):
+        assert changed_positions(deep, half) == [0, 1, 2, 3, 4, 5]
 
 
 @pytest.mark.parametrize("cell", ["gru", "lstm"])
-def test_the_library_layers_step_as_the_cells_of_the_decoder_do(cell):
-    """One recurrence, whichever module computes it: ``model.cell`` means one thing."""
+def test_library_layers_equal_the_decoder_cell(cell):
+    """``model.cell`` means one recurrence, whichever module computes it."""
     encoder = build_encoder(cell)
     rnn, ours = encoder.layers.rnn, CELLS[cell](H)
     ours.recurrent_layer.weight = rnn.weight_hh_l0
@@ -134,14 +94,14 @@ def test_the_library_layers_step_as_the_cells_of_the_decoder_do(cell):
         ours.recurrent_layer.bias = rnn.bias_hh_l0
     source, mask = padded([SENTENCES[2]], 6)
     annotations = encoder(source, mask).annotations
-    state = ours.start(torch.zeros(1, H))
+    state = ours.initial_state(torch.zeros(1, H))
     for j in range(6):
         embedded = encoder.embedding(source[:, j])
         state = ours(nn.functional.linear(embedded, rnn.weight_ih_l0, bias), state)
         assert_close(annotations[:, j, :H], state.hidden)
 
 
-def test_the_papers_layers_step_as_its_cell_does():
+def test_cell_layers_equal_their_cell_in_both_directions():
     encoder = build_encoder("paper_gru")
     source, mask = padded([SENTENCES[2]], 6)
     annotations = encoder(source, mask).annotations
@@ -152,6 +112,20 @@ def test_the_papers_layers_step_as_its_cell_does():
             state = encoder.layers.cells[direction](gates, state)
             half = slice(direction * H, (direction + 1) * H)
             assert_close(annotations[:, j, half], state.hidden)
+
+
+def test_cell_layers_of_any_cell_equal_library_layers():
+    """A cell without library layers may have a cell state, as an LSTM has."""
+    library, ours = build_layers(LSTMCell, E, H, 2, 0.0), CellLayers(LSTMCell, E, H, 2, 0.0)
+    for index, cell in enumerate(ours.cells):
+        suffix = f"_l{index // 2}" + "_reverse" * (index % 2)
+        weights = {name: getattr(library.rnn, name + suffix) for name in ("weight_hh", "weight_ih")}
+        cell.recurrent_layer.weight = weights["weight_hh"]
+        ours.input_layers[index].weight = weights["weight_ih"]
+        biases = (getattr(library.rnn, name + suffix) for name in ("bias_ih", "bias_hh"))
+        ours.input_layers[index].bias = nn.Parameter(sum(biases).detach())
+    embedded, (_, mask) = torch.randn(3, 7, E), padded(SENTENCES, 7)
+    assert_close(ours(embedded, mask), library(embedded, mask))
 
 
 def test_gradients_are_zero_at_padding(encoder):
@@ -166,7 +140,7 @@ def test_gradients_are_zero_at_padding(encoder):
     assert (gradient[mask] != 0).any(dim=1).all()
 
 
-@pytest.mark.parametrize("cell", CELLS)
+@every_cell
 @pytest.mark.parametrize("num_layers", [1, 2])
 @pytest.mark.filterwarnings("error")
 def test_dropout_acts_in_training_only_and_without_a_warning(cell, num_layers):

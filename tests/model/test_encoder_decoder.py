@@ -1,4 +1,5 @@
-import itertools
+"""The model with the default attention; tests/model/test_attention_family.py has all attentions."""
+
 from dataclasses import replace
 
 import pytest
@@ -8,10 +9,9 @@ from torch.testing import assert_close
 from seq2seq.config.model import AttentionConfig, ModelConfig, OutputConfig
 from seq2seq.data.batching import collate
 from seq2seq.data.vocabulary import PAD
-from seq2seq.fast.search import FastSteps
+from seq2seq.fast.accelerate import accelerate
+from seq2seq.model.build import build_model
 from seq2seq.model.cells import CELLS
-from seq2seq.model.decoder import PlainSteps
-from seq2seq.model.encoder_decoder import build_model
 from seq2seq.model.output import DeepOutput
 
 V_SOURCE, V_TARGET = 13, 11
@@ -28,23 +28,22 @@ CONFIG = ModelConfig(
 )
 KINDS = [
     replace(CONFIG, cell=cell, encoder_layers=layers, output=OutputConfig(activation, 6, state))
-    for cell, layers, activation, state in itertools.product(
-        CELLS, (1, 2), ("maxout", "tanh"), ("current", "previous")
-    )
+    for cell in CELLS
+    for layers, activation, state in ((1, "maxout", "current"), (2, "tanh", "previous"))
 ]
 
 
 def kind_name(config):
-    return f"{config.cell}-{config.encoder_layers}-{config.output.activation}-{config.output.state}"
+    return f"{config.cell}-{config.output.activation}"
 
 
-def lively(config):
-    """With parameters of up to 0.7: whatever is wrongly connected then shows in the logits."""
+def lively(config, is_fast=True):
+    """Build a model with parameters of up to 0.7, so that any wrong connection shows."""
     torch.manual_seed(1)
     model = build_model(config, V_SOURCE, V_TARGET)
     for parameter in model.parameters():
         torch.nn.init.uniform_(parameter, -0.7, 0.7)
-    return model
+    return accelerate(model) if is_fast else model
 
 
 @pytest.fixture(params=KINDS, ids=kind_name)
@@ -62,50 +61,32 @@ def loss_of(model, batch):
     return -chosen[batch.target_out != PAD].sum()
 
 
-def test_step_by_step_is_the_same_as_unrolled(model):
+@pytest.mark.parametrize("config", KINDS, ids=kind_name)
+def test_accelerated_model_equals_plain_model_and_its_gradients(config):
+    batch, found = collate(SOURCES, TARGETS), []
+    for is_fast in (False, True):
+        model = lively(config, is_fast).double()
+        loss_of(model, batch).backward()
+        found.append([*call(model, batch), *(parameter.grad for parameter in model.parameters())])
+    assert_close(*found)
+
+
+def test_steps_equal_unrolled_decoder_and_leave_their_state_unchanged(model):
     batch = collate(SOURCES, TARGETS)
     logits, weights = call(model, batch)
     memory, state = model.start(batch.source, batch.source_mask)
     for i, tokens in enumerate(batch.target_in.unbind(dim=1)):
-        step_logits, state, step_weights = model.decoder.step(tokens, state, memory)
+        step_logits, new, step_weights = model.decoder.step(tokens, state, memory)
         assert_close(step_logits, logits[:, i])
         assert_close(step_weights, weights[:, i])
+        again, state, _ = model.decoder.step(tokens, state, memory)
+        assert torch.equal(again, step_logits)
+        assert torch.equal(new.hidden, state.hidden)
     _, last, _ = model.decoder(batch.target_in, *model.start(batch.source, batch.source_mask))
     assert_close(last.hidden, state.hidden)
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize("beam_size", [1, 5])
-def test_a_search_steps_as_the_decoder_does(model, beam_size, dtype):
-    """Also where several hypotheses follow one state, and several states read one sentence."""
-    model.to(dtype).eval()
-    batch = collate(SOURCES, TARGETS)
-    with torch.inference_mode():
-        memory, states = model.start(batch.source, batch.source_mask)
-        fast, plain = model.searcher(beam_size)(memory), PlainSteps(model.decoder, memory)
-        assert isinstance(fast, FastSteps)
-        states, sentences = states.select(torch.tensor([2, 0, 2, 1])), torch.tensor([2, 0, 2, 1])
-        for tokens, rows in (([5, 5, 4, 6, 7, 5], [0, 0, 1, 2, 3, 3]), ([3, 9], [4, 1])):
-            call = torch.tensor(tokens), states, sentences, torch.tensor(rows)
-            assert_close(fast.step(*call), plain.step(*call))
-            _, states, _ = fast.step(*call)
-            sentences = sentences[torch.tensor(rows)]
-        left = torch.tensor([1, 0])
-        call = torch.tensor([8, 4]), states.select(left)
-        chosen = sentences[left]
-        assert_close(fast.select(chosen).step(*call), plain.select(chosen).step(*call))
-
-
-def test_a_state_put_aside_is_not_changed_by_the_steps_that_follow(model):
-    batch = collate(SOURCES, TARGETS)
-    memory, state = model.start(batch.source, batch.source_mask)
-    first, _, _ = model.decoder.step(batch.target_in[:, 0], state, memory)
-    model(batch.source[:1], batch.source_mask[:1], batch.target_in[:1])
-    again, _, _ = model.decoder.step(batch.target_in[:, 0], state, memory)
-    assert torch.equal(first, again)
-
-
-def test_the_future_is_not_read(model):
+def test_future_is_not_read(model):
     batch = collate(SOURCES, TARGETS)
     logits, weights = call(model, batch)
     for i in range(1, batch.target_in.shape[1]):
@@ -114,11 +95,11 @@ def test_the_future_is_not_read(model):
         new_logits, new_weights = call(model, batch._replace(target_in=changed))
         assert torch.equal(new_logits[:, :i], logits[:, :i])
         assert (new_logits[:, i] != logits[:, i]).any(dim=-1).all()
-        # The query is the previous state, so that a word decides where the *next* one looks.
+        # The query is the previous state, so a token affects the weights of the *next* position.
         assert torch.equal(new_weights[:, : i + 1], weights[:, : i + 1])
 
 
-def test_every_source_word_reaches_every_logit(model):
+def test_every_source_token_affects_all_logits(model):
     batch = collate(SOURCES[2:], TARGETS[2:])
     logits, _ = call(model, batch)
     for j in range(len(SOURCES[2])):
@@ -128,46 +109,16 @@ def test_every_source_word_reaches_every_logit(model):
         assert (new_logits != logits).any(dim=-1).all()
 
 
-def test_sentences_of_a_batch_do_not_see_each_other(model):
-    batch = collate(SOURCES, TARGETS)
-    logits, weights = call(model, batch)
-    for row, (source, target) in enumerate(zip(SOURCES, TARGETS, strict=True)):
-        alone_logits, alone_weights = call(model, collate([source], [target]))
-        positions, words = len(target) + 1, len(source) + 1
-        assert_close(logits[row, :positions], alone_logits[0])
-        assert_close(weights[row, :positions, :words], alone_weights[0])
-
-
-def test_alignment_rows_sum_to_one_and_are_zero_at_padding(model):
-    batch = collate(SOURCES, TARGETS)
-    _, weights = call(model, batch)
-    assert_close(weights.sum(dim=-1), torch.ones(batch.target_in.shape))
-    assert (weights.transpose(1, 2)[~batch.source_mask] == 0).all()
-
-
-def test_gradients_are_zero_at_padding(model):
-    """The embedding of padding learns nothing, nor do logits behind the end of a sentence."""
-    batch = collate(SOURCES, TARGETS)
-    loss_of(model, batch).backward()
-    assert (model.encoder.embedding.weight.grad[PAD] == 0).all()
-    assert (model.decoder.embedding.weight.grad[PAD] == 0).all()
-
-
-def test_the_gradient_of_a_batch_is_the_sum_of_those_of_its_sentences(model):
+def test_gradient_of_a_batch_is_the_sum_over_its_sentences_and_zero_at_padding(model):
     loss_of(model, collate(SOURCES, TARGETS)).backward()
     together = [parameter.grad.clone() for parameter in model.parameters()]
+    assert (model.encoder.embedding.weight.grad[PAD] == 0).all()
+    assert (model.decoder.embedding.weight.grad[PAD] == 0).all()
     model.zero_grad()
     for source, target in zip(SOURCES, TARGETS, strict=True):
         loss_of(model, collate([source], [target])).backward()
     for parameter, gradient in zip(model.parameters(), together, strict=True):
         assert_close(parameter.grad, gradient, rtol=1e-4, atol=1e-5)
-
-
-def test_keys_are_projected_once_a_sentence(model):
-    calls = []
-    model.decoder.attention.score.key_layer.register_forward_hook(lambda *call: calls.append(call))
-    call(model, collate(SOURCES, TARGETS))
-    assert len(calls) == 1
 
 
 @pytest.mark.parametrize("config", KINDS, ids=kind_name)
@@ -184,15 +135,22 @@ def test_dropout_acts_in_training_only():
     batch = collate(SOURCES, TARGETS)
     assert not torch.equal(call(model, batch)[0], call(model, batch)[0])
     model.eval()
-    assert torch.equal(call(model, batch)[0], call(model, batch)[0])
     assert torch.equal(call(model, batch)[0], call(lively(CONFIG), batch)[0])
 
 
 @pytest.mark.parametrize("activation", ["maxout", "tanh"])
-def test_the_deep_output_is_that_of_appendix_a22(activation):
+def test_deep_output_equals_appendix_a22(activation):
     """t~ = U_o s + V_o E y + C_o c; t_k = max(t~_2k-1, t~_2k), or its tanh; logits = W_o t."""
     torch.manual_seed(1)
-    output = DeepOutput((3, 4, 5), 6, V_TARGET, activation, dropout=0.0)
+    output = DeepOutput(
+        state_size=3,
+        embedding_size=4,
+        context_size=5,
+        size=6,
+        vocabulary_size=V_TARGET,
+        activation=activation,
+        dropout=0.0,
+    )
     inputs = [torch.randn(2, size) for size in (3, 4, 5)]
     weights = output.hidden_layer.weight.split([3, 4, 5], dim=1)
     hidden = output.hidden_layer.bias + sum(x @ w.T for x, w in zip(inputs, weights, strict=True))
@@ -205,39 +163,41 @@ def test_the_deep_output_is_that_of_appendix_a22(activation):
     assert_close(output(*inputs), expected)
 
 
-def test_the_papers_output_layer_reads_the_state_before_the_word():
-    """With ``output.state=previous`` the first logits cannot depend on s_1."""
-    batch = collate(SOURCES, TARGETS)
-    for state, differs in (("previous", False), ("current", True)):
-        model = lively(replace(CONFIG, output=OutputConfig(size=6, state=state)))
-        before, _ = call(model, batch)
-        with torch.no_grad():
-            model.decoder.cell.recurrent_layer.weight.mul_(0.5)
-        after, _ = call(model, batch)
-        assert (not torch.equal(after[:, 0], before[:, 0])) == differs
-        assert not torch.equal(after[:, 1], before[:, 1])
+@pytest.mark.parametrize(("state", "differs"), [("previous", False), ("current", True)])
+def test_output_layer_reads_the_state_that_is_asked_for(state, differs):
+    """With ``output.state=previous`` the first logits do not depend on s_1."""
+    batch, model = (
+        collate(SOURCES, TARGETS),
+        lively(replace(CONFIG, output=OutputConfig(size=6, state=state))),
+    )
+    before, _ = call(model, batch)
+    with torch.no_grad():
+        model.decoder.cell.recurrent_layer.weight.mul_(0.5)
+    after, _ = call(model, batch)
+    assert (not torch.equal(after[:, 0], before[:, 0])) == differs
+    assert not torch.equal(after[:, 1], before[:, 1])
 
 
-def test_tied_embeddings_are_one_matrix_and_learn_as_one():
-    def num_parameters(tie):
-        model = build_model(replace(CONFIG, tie_embeddings=tie), V_TARGET, V_TARGET)
-        return sum(parameter.numel() for parameter in model.parameters()), model
+def test_tied_embeddings_are_one_matrix_also_after_an_update_and_loading():
+    def build(tie):
+        return build_model(replace(CONFIG, tie_embeddings=tie), V_TARGET, V_TARGET)
+
+    def size(model):
+        return sum(parameter.numel() for parameter in model.parameters())
 
     matrix = V_TARGET * CONFIG.embedding_size
-    untied, _ = num_parameters("none")
     for tie, saved in (("target", 1), ("all", 2)):
-        tied, model = num_parameters(tie)
-        assert tied == untied - saved * matrix
+        model = build(tie)
+        assert size(model) == size(build("none")) - saved * matrix
+        loss_of(model, collate([[5]], [[6]])).backward()
+        torch.optim.SGD(model.parameters(), lr=1.0).step()
         shared = model.decoder.output.logits_layer.weight
         assert model.decoder.embedding.weight is shared
         assert (model.encoder.embedding.weight is shared) == (tie == "all")
-        loss_of(model, collate([[5]], [[6]])).backward()
-        torch.optim.SGD(model.parameters(), lr=1.0).step()
-        assert model.decoder.embedding.weight is model.decoder.output.logits_layer.weight
-        again = build_model(replace(CONFIG, tie_embeddings=tie), V_TARGET, V_TARGET)
-        again.load_state_dict(model.state_dict())
+        loaded = build(tie)
+        loaded.load_state_dict(model.state_dict())
         batch = collate([[5, 6]], [[6]])
-        assert torch.equal(call(model, batch)[0], call(again, batch)[0])
+        assert torch.equal(call(model, batch)[0], call(loaded, batch)[0])
 
 
 def test_one_matrix_for_two_vocabularies_is_refused():
@@ -247,26 +207,13 @@ def test_one_matrix_for_two_vocabularies_is_refused():
     assert "data.vocabulary.joint=true" in str(error.value)
 
 
-def test_sharing_a_matrix_between_two_widths_is_refused():
+def test_one_matrix_of_two_widths_is_refused():
     config = replace(CONFIG, tie_embeddings="target", output=OutputConfig(size=7))
     with pytest.raises(ValueError, match=r"model\.output\.size=7 must equal") as error:
         config.check()
     assert "model.embedding_size=6" in str(error.value)
 
 
-def test_an_unknown_attention_is_refused():
-    config = replace(CONFIG, attention=AttentionConfig(name="local"))
-    with pytest.raises(ValueError, match=r"model\.attention\.name='local' is unknown.*additive"):
-        build_model(config, V_SOURCE, V_TARGET)
-
-
-def test_hand_written_gradients_are_those_of_autograd(model):
-    model.double()
-    batch = collate(SOURCES, TARGETS)
-    found = []
-    for is_fast in (True, False):
-        model.encoder.is_fast = model.decoder.is_fast = is_fast
-        model.zero_grad()
-        loss_of(model, batch).backward()
-        found.append([parameter.grad for parameter in model.parameters()])
-    assert_close(*found)
+def test_unknown_cell_is_refused():
+    with pytest.raises(ValueError, match=r"model\.cell=gur is unknown .*'gru'.*lstm"):
+        build_model(replace(CONFIG, cell="gur"), V_SOURCE, V_TARGET)

@@ -14,7 +14,7 @@ from seq2seq.checkpoint import load_checkpoint, save_checkpoint
 from seq2seq.config.training import DecodingConfig
 from seq2seq.run_folder import checkpoint_path
 from seq2seq.runs.averaging import average_checkpoints, newest_steps
-from seq2seq.search.translator import load_translator
+from seq2seq.search.loading import load_translator
 from seq2seq.training.checkpoints import step_path
 from seq2seq.training.state import restore_run
 

@@ -11,7 +11,8 @@ from seq2seq.config.training import DecodingConfig
 from seq2seq.data.codec import Codec
 from seq2seq.data.tokenizer import WhitespaceTokenizer
 from seq2seq.data.vocabulary import BOS, EOS, PAD, SPECIALS, UNK, Vocabulary
-from seq2seq.model.encoder_decoder import build_model
+from seq2seq.fast.accelerate import accelerate
+from seq2seq.model.build import build_model
 from seq2seq.search import translator as translator_module
 from seq2seq.search.hypothesis import length_penalty
 from seq2seq.search.translator import POSITIONS, Translator
@@ -40,11 +41,8 @@ def build_translator(config=BEAM, cell="gru", bias=None, dropout=0.0, attention=
     sizes = {"embedding_size": 8, "encoder_size": 8, "decoder_size": 24, "dropout": dropout}
     attention = AttentionConfig(**({"size": 8} | (attention or {})))
     output = OutputConfig(size=8)
-    model = build_model(
-        ModelConfig(cell=cell, attention=attention, output=output, **sizes),
-        len(source.vocabulary),
-        len(target.vocabulary),
-    )
+    config_of_model = ModelConfig(cell=cell, attention=attention, output=output, **sizes)
+    model = accelerate(build_model(config_of_model, len(source.vocabulary), len(target.vocabulary)))
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.mul_(25)  # from U(-0.1, 0.1): the state then hangs on every word
@@ -126,10 +124,10 @@ def test_translations_come_in_the_order_of_their_sentences(config, cell, batch_s
 def test_the_number_of_threads_changes_nothing(config):
     translator = build_translator(replace(config, batch_size=4))
     pairs = [(sentence, "ziel3 ziel1") for sentence in SENTENCES]
-    expected, forced = translator.translate(SENTENCES), translator.force(pairs)
+    expected, forced = translator.translate(SENTENCES), translator.score(pairs)
     with torch_threads(3):
         assert_same(translator.translate(SENTENCES), expected)
-        assert_same(translator.force(pairs), forced)
+        assert_same(translator.score(pairs), forced)
 
 
 @CONFIGS
@@ -154,7 +152,7 @@ def test_a_blank_sentence_has_a_blank_translation_and_no_other_has(config):
 def test_nothing_to_translate_is_no_error(config):
     translator = build_translator(config)
     assert translator.translate([]) == []
-    assert translator.force([]) == []
+    assert translator.score([]) == []
     assert [t.text for t in translator.translate(["", "  "])] == ["", ""]
 
 
@@ -165,7 +163,7 @@ def test_a_reported_score_is_the_models_own_score_of_that_output(config, cell, a
     """The search, step by step, and teacher forcing, in one pass, agree on the winner."""
     translator = build_translator(replace(config, length_penalty=alpha), cell)
     found = translator.translate(NOT_BLANK)
-    forced = translator.force([(s, t.text) for s, t in zip(NOT_BLANK, found, strict=True)])
+    forced = translator.score([(s, t.text) for s, t in zip(NOT_BLANK, found, strict=True)])
     assert_same(found, forced)
     for translation in found:
         divisor = length_penalty(len(translation.tokens), alpha)
@@ -192,7 +190,7 @@ def test_a_search_hands_every_hypothesis_its_own_past(config, attention):
     translator = build_translator(config, attention=attention)
     for found in translator.translate_num_best(NOT_BLANK[:12], config.beam_size):
         source = " ".join(found[0].source_tokens[:-1])
-        assert_same(found, translator.force([(source, t.text) for t in found]))
+        assert_same(found, translator.score([(source, t.text) for t in found]))
 
 
 @pytest.mark.parametrize("positions", [3, POSITIONS])
@@ -200,9 +198,9 @@ def test_the_score_of_a_given_translation_does_not_depend_on_its_batch(monkeypat
     monkeypatch.setattr(translator_module, "POSITIONS", positions)
     texts = [t.text for t in build_translator().translate(SENTENCES)]
     pairs = list(zip(SENTENCES, reversed(texts), strict=True))
-    expected = build_translator().force(pairs)
+    expected = build_translator().score(pairs)
     for batch_size in (1, 3, 7):
-        assert_same(build_translator(replace(BEAM, batch_size=batch_size)).force(pairs), expected)
+        assert_same(build_translator(replace(BEAM, batch_size=batch_size)).score(pairs), expected)
     assert [t.text for t in expected] == [text for _, text in pairs]
 
 
@@ -218,7 +216,7 @@ def test_the_best_translations_are_distinct_and_sorted_and_begin_with_the_best()
         scores = [t.score for t in found]
         assert scores == sorted(scores, reverse=True)
         if sentence.strip():
-            assert_same(found, translator.force([(sentence, t.text) for t in found]))
+            assert_same(found, translator.score([(sentence, t.text) for t in found]))
 
 
 @CONFIGS
@@ -247,7 +245,7 @@ def test_a_translation_is_no_longer_than_it_may_be_and_still_ends(config):
         assert translation.tokens.index("</s>") == len(translation.tokens) - 1
         assert translation.log_prob < -20
     assert_same(
-        found, translator.force([(s, t.text) for s, t in zip(NOT_BLANK, found, strict=True)])
+        found, translator.score([(s, t.text) for s, t in zip(NOT_BLANK, found, strict=True)])
     )
 
 

@@ -27,13 +27,15 @@ from seq2seq.config.training import (
 from seq2seq.data.corpus import open_corpus
 from seq2seq.data.preparation import prepare
 from seq2seq.data.reading import SentencePair
-from seq2seq.model.encoder_decoder import build_model
+from seq2seq.fast.accelerate import accelerate
+from seq2seq.model.build import build_model
 from seq2seq.precision import Precision
 from seq2seq.randomness import seed_everything
 from seq2seq.runs.run import check_resumable
 from seq2seq.scoring.evaluate import TestSet as Examples  # pytest would collect a Test...
 from seq2seq.scoring.evaluate import evaluate
-from seq2seq.search.translator import Translator, load_translator
+from seq2seq.search.loading import load_translator
+from seq2seq.search.translator import Translator
 from seq2seq.signals import Interrupted
 from seq2seq.training import trainer as trainer_module
 from seq2seq.training import update as update_module
@@ -101,7 +103,9 @@ def trainer_of(config, run_dir, resumed=None, valid=None):
     run_dir.mkdir(exist_ok=True)
     seed_everything(config.seed)
     corpus = prepare(open_corpus(config.data), config.data)
-    model = build_model(config.model, len(corpus.source.vocabulary), len(corpus.target.vocabulary))
+    model = accelerate(
+        build_model(config.model, len(corpus.source.vocabulary), len(corpus.target.vocabulary))
+    )
     return Trainer(model, corpus, Examples(valid or VALID), config, run_dir, resumed)
 
 
@@ -259,7 +263,7 @@ def test_the_validation_loss_is_the_mean_over_all_target_tokens(translator):
     """Not a mean of means: by hand, from each sentence alone."""
     totals, tokens = 0.0, 0
     for pair in VALID:
-        (forced,) = with_batch_size(translator, 1).force([pair])
+        (forced,) = with_batch_size(translator, 1).score([pair])
         totals, tokens = totals - forced.log_prob, tokens + len(pair.target.split()) + 1
     scores = evaluate(translator, Examples(VALID)).scores
     assert scores["loss"] == pytest.approx(totals / tokens)
