@@ -1,12 +1,12 @@
-"""A grammar that says the same in German and English, and which word translates which.
+"""A grammar that derives German and English sentences together, with their word alignment.
 
-From words to sentences:
+Modules, from words to sentences:
 
-    lexicon, verbs      the words, and what can be said of what
-    phrase              words of two languages that know what they translate
-    nominal, clause     noun phrases and clauses, without any choice
-    words, speaker      words and clauses drawn at random so that they make sense together
-    scene               a clause whose order is still open
-    state, question     clauses that say how it is, or ask
+    lexicon, verbs      words and the contexts in which they make sense
+    phrase              bilingual phrases whose words are linked to their translations
+    nominal, clause     noun phrases and clauses; deterministic
+    words, speaker      random choice of words and clauses that make sense together
+    scene               a clause whose word order is still open
+    state, question     clauses that describe a state, and questions
     sentence            whole sentences
 """

@@ -1,13 +1,14 @@
 """Clauses of the sample corpus: verbs with their auxiliaries, and the word order of both languages.
 
-German brackets the clause between the finite verb and what else the verb consists of; where the
+In German, the finite verb and the rest of the verb form a bracket around the clause; where the
 bracket opens depends on the kind of clause:
 
     second   Heute | ruft  | sie ihren Vater nicht | an.      statement, w-question
     first          | Ruft  | sie ihren Vater nicht | an?      yes/no question
     final    weil  |       | sie ihren Vater nicht | anruft   subordinate clause
 
-English keeps subject - verb - object, and needs an operator (do, will, has, ...) to ask or deny.
+English keeps the order subject, verb, object, and needs an operator (do, will, has, ...) in
+questions and negations.
 """
 
 from typing import NamedTuple
@@ -18,9 +19,9 @@ from grammar.verbs import AUXILIARIES, BE, HAVE, MODALS, English, Verb, inflect
 
 
 class EnglishVerb(NamedTuple):
-    operator: Words  # finite auxiliary, or the form of "do" that may take the place of one
+    operator: Words  # finite auxiliary, or the form of "do" that can replace it
     lexical: Words  # what follows the operator
-    plain: Words = ()  # the verb without "do", if it can do without
+    plain: Words = ()  # the verb without "do", if "do" is not needed
 
     def followed_by(self, rest: Words) -> "EnglishVerb":
         plain = self.plain + rest if self.plain else ()
@@ -28,42 +29,42 @@ class EnglishVerb(NamedTuple):
 
 
 class Predicate(NamedTuple):
-    """A finite verb with all its parts, in both languages."""
+    """A verb with its auxiliaries and particles, in both languages."""
 
     finite: Word
     closing: Words  # particle, participle or infinitive: the right bracket
-    final: Words  # both together, as they end a subordinate clause
+    final: Words  # both together, at the end of a subordinate clause
     english: EnglishVerb
-    gladly: Words = ()  # German "gern", which English says with a verb: likes to
+    gladly: Words = ()  # German "gern", which English expresses by a verb: likes to
 
 
 class Role(NamedTuple):
-    """Where a constituent stands among the others, from left to right."""
+    """Position of a constituent among the others, from left to right."""
 
     source: float
     target: float
-    fronts: bool = False  # English follows if German puts it before the verb
+    fronts: bool = False  # if German puts it before the verb, English does too
 
 
-# English places below 1 are before the verb.
+# English positions below 1 are before the verb.
 NEGATION = Role(7, 0.1)
 FREQUENCY = Role(3, 0.2)
 TIME = Role(2, 8, fronts=True)
 CAUSE = Role(1.5, 9, fronts=True)
-PLACE = Role(4, 7, fronts=True)  # where it happens to happen
+PLACE = Role(4, 7, fronts=True)  # of the action, not required by the verb
 INDIRECT_PRONOUN = Role(1, 2)
 INDIRECT = Role(5, 2)
-PREPOSED_PRONOUN = Role(1, 4)  # German dative, English "to" behind the object
+PREPOSED_PRONOUN = Role(1, 4)  # German dative, English "to" after the object
 PREPOSED = Role(5, 4)
 OBJECT_PRONOUN = Role(0, 3)
 OBJECT = Role(6, 3)
-ALREADY = Role(6.5, 0.2)  # behind a definite object
+ALREADY = Role(6.5, 0.2)  # after a definite object
 MEANS = Role(8, 6)
 COMPLEMENT = Role(9, 5)
-ASKED = Role(0, 0, fronts=True)  # what a clause asks for or is relative to: always first
+ASKED = Role(0, 0, fronts=True)  # question word or relative pronoun: always first
 
 
-OBJECTS = {  # what the verb asks for, and whether it is a pronoun
+OBJECTS = {  # kind of complement, and whether it is a pronoun
     ("object", False): OBJECT,
     ("object", True): OBJECT_PRONOUN,
     ("dative", False): INDIRECT,
@@ -89,7 +90,7 @@ def negation(german: str = "nicht") -> Constituent:
 
 
 def denial(negator: Link) -> Constituent:
-    """The "not" that English has at the verb for a German "kein" before the noun."""
+    """English "not" at the verb, for the German "kein" before the noun."""
     return Constituent(Phrase((), spell("not", negator)), NEGATION)
 
 
@@ -106,12 +107,12 @@ def inflected(verb: English, tense: str, person: int) -> str:
 def full_verb(
     verb: English, tense: str, person: int, links: tuple[Link, ...], finite: Link
 ) -> EnglishVerb:
-    """A finite verb that needs "do" to ask or deny, unless it is "be".
+    """A finite verb that needs "do" in questions and negations, unless it is "be".
 
     Args:
         tense: present or past.
         links: of the verb.
-        finite: link of "do", which only translates that the verb is finite.
+        finite: link of "do", which only expresses that the verb is finite.
     """
     rest = spell(verb.rest, *links)
     plain = spell(inflected(verb, tense, person), *links) + rest
@@ -122,7 +123,7 @@ def full_verb(
 
 
 def spell_form(verb: English, form: str, link: Link) -> Words:
-    """A form of the verb that is not finite, with the words that belong to it."""
+    """A non-finite form of the verb, with the words that belong to it."""
     return spell(f"{getattr(verb, form)} {verb.rest}", link)
 
 
@@ -131,7 +132,7 @@ def simple(verb: Verb, person: int, tense: str = "present") -> Predicate:
 
     Args:
         tense: of the finite verb: present, or past for the German preterite; or how English
-            says a present: progressive (is calling), or gladly (ruft gern an, likes to call).
+            expresses a present: progressive (is calling), or gladly (ruft gern an, likes to call).
     """
     finite_link, main, gern = Link(), Link(), Link()
     forms = verb.preterite if tense == "past" else verb.present
@@ -151,7 +152,7 @@ def simple(verb: Verb, person: int, tense: str = "present") -> Predicate:
 
 
 def perfect(verb: Verb, person: int, past: bool = False) -> Predicate:
-    """hat ... angerufen: has called, or called where a ``past`` time is named."""
+    """hat ... angerufen: has called, or called if a ``past`` time is given."""
     finite_link, main = Link(), Link()
     finite = Word(AUXILIARIES[verb.auxiliary][person], (finite_link,))
     closing = spell(verb.participle, main)
@@ -180,14 +181,14 @@ def modal(name: str, verb: Verb, person: int) -> Predicate:
     return Predicate(finite, closing, (*closing, finite), english)
 
 
-def words_of(constituents: list[Constituent], side: str) -> Words:
-    """All their words on one side, in the order that their roles have there."""
-    ordered = sorted(constituents, key=lambda constituent: getattr(constituent.role, side))
-    return tuple(word for c in ordered for word in getattr(c.phrase, side))
+def words_of(constituents: list[Constituent], language: str) -> Words:
+    """Words of the constituents in one language, in the order of their roles there."""
+    ordered = sorted(constituents, key=lambda constituent: getattr(constituent.role, language))
+    return tuple(word for c in ordered for word in getattr(c.phrase, language))
 
 
 def cannot(words: Words) -> Words:
-    """English writes can and not in one word."""
+    """Join "can not" to "cannot"."""
     for i in range(len(words) - 1):
         if (words[i].text, words[i + 1].text) == ("can", "not"):
             return (*words[:i], merge("cannot", *words[i : i + 2]), *words[i + 2 :])
@@ -195,12 +196,12 @@ def cannot(words: Words) -> Words:
 
 
 def arrange(clause: Clause, order: str, front: Constituent | None = None) -> Phrase:
-    """Put a clause in order.
+    """Put the words of a clause in order.
 
     Args:
-        order: of the German verb: second, first or final, or asking, a w-question, which
-            is like second but turns the English verb around.
-        front: one of the constituents, to stand where else the subject stands.
+        order: position of the German verb: second, first or final; or asking, for w-questions,
+            which is like second but inverts the English verb.
+        front: the constituent that takes the place of the subject before the verb.
     """
     subject, predicate = clause.subject.phrase, clause.predicate
     others = [c for c in clause.constituents if c is not front]
@@ -250,5 +251,5 @@ def infinitive(verb: Verb, constituents: tuple[Constituent, ...]) -> Phrase:
 
 
 def subordinate(conjunction: str, clause: Clause) -> Phrase:
-    """``conjunction`` as ``weil=because``; the commas around it are up to the sentence."""
+    """``conjunction`` as ``weil=because``; the sentence adds the commas around it."""
     return gloss(conjunction) + arrange(clause, "final")

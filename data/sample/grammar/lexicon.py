@@ -11,17 +11,17 @@ class Noun(NamedTuple):
 
     singular: str
     gender: str
-    plural: str  # "" if it has none, like milk
+    plural: str  # "" if it has none, such as milk
     english: str
     english_plural: str
-    pronoun: str  # the English pronoun that takes the noun up again
-    tags: tuple[str, ...]  # what kind of thing it is
-    location: str  # "in=in": at rest there, with the dative
-    direction: str  # "in+accusative=into": going there
+    pronoun: str  # English pronoun for the noun
+    tags: tuple[str, ...]  # kinds of things that it belongs to
+    location: str  # "in=in": preposition of place, with the dative
+    direction: str  # "in+accusative=into": case and preposition of direction
 
 
 class Adjective(NamedTuple):
-    stem: str  # what endings are added to: "teur" of "teuer"
+    stem: str  # to which endings are added: "teur" of "teuer"
     base: str
     english: str
     tags: tuple[str, ...]  # nouns it may describe
@@ -275,14 +275,14 @@ MEANS = (
     "mit=by dem= Fahrrad=bicycle",
 )
 
-# German has these, in English one is so; the last cell denies it.
+# In German one has these, in English one is so; the last cell is the negation.
 FEELINGS = {
     "Hunger": ("Hunger=hungry", "keinen"),
     "Durst": ("Durst=thirsty", "keinen"),
     "Angst": ("Angst=afraid", "keine"),
     "recht": ("recht=right", "nicht"),
 }
-# Numbers that are words of their own; the others are put together from them.
+# Numbers that are single words; the others are composed of them.
 NUMBERS = {
     int(value): (german, english)
     for value, german, english in rows("""

@@ -1,7 +1,6 @@
 """Noun phrases of the sample corpus: determiners, endings, pronouns and prepositions.
 
-Deterministic: every function says one thing in one way. What is worth saying is decided
-elsewhere (``sample_speaker``).
+Everything here is deterministic; ``speaker`` makes the random choices.
 """
 
 from typing import NamedTuple
@@ -13,7 +12,7 @@ CASES = {"nominative": 0, "accusative": 1, "dative": 2, "genitive": 3}
 
 
 def endings(rows: str) -> dict[str, list[str]]:
-    """Gender (p: plural of all genders) -> one ending a case; ``-`` stands for none."""
+    """Gender (p: plural of all genders) -> one ending per case; ``-`` stands for none."""
     return {row[0]: row.replace("-", "").split(" ")[1:] for row in rows.split(", ")}
 
 
@@ -29,9 +28,9 @@ WEAK = endings("m e en en en, f e e en en, n e e en en, p en en en en")
 class Determiner(NamedTuple):
     stem: str
     endings: dict[str, list[str]]
-    adjective_endings: dict[str, list[str]]  # what it asks of the adjectives behind it
+    adjective_endings: dict[str, list[str]]  # of adjectives after it
     english: str
-    english_plural: str  # also with nouns that cannot be counted, like milk
+    english_plural: str  # also with uncountable nouns, such as milk
     definite: bool = True
 
 
@@ -50,7 +49,7 @@ DETERMINERS = {
 
 
 class Referent(NamedTuple):
-    """Who or what is spoken of, as the two languages take it up again: Mädchen is es, but she."""
+    """Keys of the pronouns for a person or thing in both languages: Mädchen is es, but she."""
 
     source: str
     target: str
@@ -70,7 +69,7 @@ def pronouns(rows: str) -> dict[str, Pronoun]:
     return table
 
 
-# The plural "sie" is called "they": as a key, it must differ from the "sie" that is a woman.
+# The key of the plural "sie" is "they", because it must differ from the singular "sie".
 GERMAN = pronouns("""
 ich 0 mein ich mich mir
 du 1 dein du dich dir
@@ -100,13 +99,13 @@ BY_GENDER = {"m": "er", "w": "er", "f": "sie", "n": "es"}
 
 
 class Nominal(NamedTuple):
-    """A noun phrase or pronoun, and what the rest of the sentence must know of it."""
+    """A noun phrase or pronoun, with the properties that the rest of the sentence needs."""
 
     phrase: Phrase
     referent: Referent
     tags: tuple[str, ...] = ()
     definite: bool = True
-    negator: Link | None = None  # of "kein", half of which English says at the verb: not ... a
+    negator: Link | None = None  # of "kein", which English splits: not (at the verb) ... a
 
     @property
     def person(self) -> int:
@@ -140,7 +139,7 @@ def spell_number(value: int) -> tuple[str, str]:
 
 
 def decline(noun: Noun, case: str, plural: bool) -> str:
-    """The German form of the noun; only persons have a genitive."""
+    """German form of a noun; only nouns for persons are used in the genitive."""
     if plural:
         return noun.plural + "n" * (case == "dative" and noun.plural[-1] not in "ns")
     if noun.gender == "w":
@@ -158,11 +157,11 @@ def noun_phrase(
     adjectives: tuple[Adjective, ...] = (),
     tail: Phrase | None = None,
 ) -> Nominal:
-    """A noun with all that belongs to it; ``tail`` (a clause, an owner) follows the noun."""
+    """Noun phrase; ``tail`` (a relative clause or an owner) follows the noun."""
     gender = "p" if plural else noun.gender.replace("w", "m")
     column = CASES[case]
     ending = determiner.endings[gender][column]
-    # Not "eueren": the stem gives up its e before an ending.
+    # The stem loses an e before an ending: "euren", not "eueren".
     stem = "eur" if determiner.stem == "euer" and ending else determiner.stem
     counted = bool(noun.english_plural) and not plural
     english = determiner.english if counted else determiner.english_plural
@@ -192,7 +191,7 @@ def pronoun(referent: Referent, case: str = "nominative", tags: tuple[str, ...] 
 
 
 def relative_pronoun(noun: Noun, plural: bool, case: str, preposition: str = "") -> Nominal:
-    """The ``der, dem, den`` that opens a clause about the noun; ``preposition`` as ``mit=with``."""
+    """The ``der, dem, den`` that begins a relative clause; ``preposition`` as ``mit=with``."""
     gender = "p" if plural else noun.gender.replace("w", "m")
     german = "denen" if plural and case == "dative" else "d" + DEFINITE[gender][CASES[case]]
     if "person" in noun.tags:
@@ -205,7 +204,7 @@ def relative_pronoun(noun: Noun, plural: bool, case: str, preposition: str = "")
 
 
 def coordinate(nominals: list[Nominal]) -> Nominal:
-    """``the man, the woman and the child``: several are always "they"."""
+    """``the man, the woman and the child``: the pronoun is always "they"."""
     phrase = nominals[0].phrase
     for nominal in nominals[1:-1]:
         phrase += pair(",", ",") + nominal.phrase
@@ -215,13 +214,13 @@ def coordinate(nominals: list[Nominal]) -> Nominal:
 
 
 def case_shows(nominal: Nominal) -> bool:
-    """Whether the form tells a subject from an object: no name, and neither feminine, neuter
-    nor plural."""
+    """Whether the form distinguishes subject and object: it is not a name, and neither feminine,
+    neuter nor plural."""
     return "name" not in nominal.tags and nominal.referent.source in ("ich", "du", "er", "wir")
 
 
 def with_case_word(word: str, nominal: Nominal) -> Phrase:
-    """English says with ``of`` or ``to`` what the case of the first German word says."""
+    """Add ``of`` or ``to``, which expresses the case of the first German word."""
     source, target = nominal.phrase.source, nominal.phrase.target
     return Phrase(source, spell(word, *source[0].links) + target)
 
@@ -236,7 +235,7 @@ CONTRACTIONS = {
 
 
 def prepositional(preposition: str, nominal: Nominal) -> Phrase:
-    """``zu=to`` and ``dem Haus`` become ``zum Haus``: one word that translates both ``to the``."""
+    """``zu=to`` and ``dem Haus`` become ``zum Haus``: one word that translates ``to the``."""
     phrase = gloss(preposition) + nominal.phrase
     first, second, *rest = phrase.source
     contraction = CONTRACTIONS.get((first.text, second.text))

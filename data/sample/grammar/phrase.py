@@ -1,7 +1,7 @@
-"""Phrases of two languages at once, whose words know which words of the other side they translate.
+"""Bilingual phrases whose words are linked to the words that translate them.
 
 A grammar that builds German and English together from such phrases gets the word alignment for
-nothing: wherever the words of a link end up, they still share it.
+free: words that translate each other share a link wherever they end up in the sentence.
 """
 
 from collections.abc import Iterable
@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 
 class Link:
-    """Ties the words that translate each other. It has no content: only its identity counts."""
+    """Shared by words that translate each other; only its identity matters."""
 
     __slots__ = ()
 
@@ -26,7 +26,7 @@ COMMA = Word(",")
 
 @dataclass(frozen=True, slots=True)
 class Phrase:
-    """The same in German (source) and English (target); ``a + b`` says one after the other."""
+    """A phrase in German (source) and English (target); ``a + b`` concatenates both languages."""
 
     source: Words = ()
     target: Words = ()
@@ -36,10 +36,10 @@ class Phrase:
 
 
 class AlignedPair(NamedTuple):
-    """A sentence, its translation, and which words translate each other.
+    """A sentence, its translation, and their word alignment.
 
     ``alignment`` holds sorted (source index, target index) pairs, counted from 0 in Moses tokens:
-    a comma, a full stop and a question mark are tokens of their own.
+    commas, full stops and question marks are tokens.
     """
 
     source: str
@@ -48,37 +48,37 @@ class AlignedPair(NamedTuple):
 
 
 def spell(text: str, *links: Link) -> Words:
-    """The words of ``text``, all with the same links; an underscore is a blank within a cell."""
+    """Words of ``text``, all with the same links; an underscore stands for a blank."""
     return tuple(Word(part, links) for part in text.replace("_", " ").split())
 
 
 def pair(source: str, target: str) -> Phrase:
-    """A unit of translation: each of its German words is linked to each of its English ones."""
+    """Translation unit in which every German word is linked to every English word."""
     link = Link()
     return Phrase(spell(source, link), spell(target, link))
 
 
 def gloss(notation: str) -> Phrase:
-    """A fixed phrase whose units come in the same order: ``"im=in_the Sommer=summer"``."""
+    """Phrase whose units have the same order in both languages: ``"im=in_the Sommer=summer"``."""
     units = (pair(*unit.split("=")) for unit in notation.split())
     return sum(units, Phrase())
 
 
 def merge(text: str, *words: Word) -> Word:
-    """One word in the place of several: ``zum`` of ``zu dem`` translates whatever they did."""
+    """Replace several words by one with all their links, such as ``zu dem`` by ``zum``."""
     return Word(text, tuple(link for word in words for link in word.links))
 
 
 def enclosed(clause: Phrase) -> Phrase:
-    """German puts a clause between commas, where English has none."""
+    """Put commas around a clause in German; English has none."""
     return Phrase((COMMA, *clause.source, COMMA), clause.target)
 
 
 def settle_commas(words: Iterable[Word]) -> Words:
-    """Fuse neighbouring commas.
+    """Merge adjacent commas.
 
-    Every clause brings the commas around itself, so two meet where one clause ends and the next
-    begins. The one that stays keeps the links of both.
+    Every clause is enclosed in commas, so two of them meet where one clause ends and the next
+    begins. The remaining comma has the links of both.
     """
     settled: list[Word] = []
     for word in words:
@@ -90,7 +90,7 @@ def settle_commas(words: Iterable[Word]) -> Words:
 
 
 def punctuate(words: Words, mark: Word) -> Words:
-    """A whole sentence: a capital in front, and behind, in place of any comma, the mark."""
+    """Capitalize the first word, and end the sentence with ``mark`` instead of a comma."""
     words = settle_commas(words)
     if words[-1].text == ",":
         words = words[:-1]
@@ -103,17 +103,19 @@ def detokenize(words: Words) -> str:
 
 
 def align(source: Words, target: Words) -> tuple[tuple[int, int], ...]:
-    """The pairs of positions whose words share a link, sorted."""
-    places: dict[Link, list[int]] = {}
+    """Sorted pairs of positions whose words share a link."""
+    positions: dict[Link, list[int]] = {}
     for j, word in enumerate(target):
         for link in word.links:
-            places.setdefault(link, []).append(j)
-    pairs = {(i, j) for i, word in enumerate(source) for k in word.links for j in places.get(k, ())}
+            positions.setdefault(link, []).append(j)
+    pairs = {
+        (i, j) for i, word in enumerate(source) for k in word.links for j in positions.get(k, ())
+    }
     return tuple(sorted(pairs))
 
 
 def finish(phrase: Phrase, mark: str) -> AlignedPair:
-    """Write a phrase out as a sentence that ends in ``mark``."""
+    """Turn a phrase into a sentence that ends with ``mark``."""
     end = pair(mark, mark)
     source, target = punctuate(phrase.source, *end.source), punctuate(phrase.target, *end.target)
     return AlignedPair(detokenize(source), detokenize(target), align(source, target))

@@ -1,4 +1,4 @@
-"""Questions for a part of a sentence: who, what, where, why, how many."""
+"""Questions for one constituent: who, what, where, why, how many."""
 
 from grammar import clause as grammar
 from grammar.clause import Constituent
@@ -23,7 +23,7 @@ HAPPENING = [verb for verb in VERBS if verb.kind != "state"]
 
 
 def question(speaker: Speaker) -> tuple[Scene, Constituent | None]:
-    """A scene one part of which is asked for, and this part, unless it is the subject."""
+    """A scene and its constituent that is asked for, or None if that is the subject."""
     kind = speaker.weigh(KINDS)
     if kind == "who":
         who = Nominal(pair("wer", "who"), SPEAKERS["er"], PERSON)
@@ -49,7 +49,7 @@ def question(speaker: Speaker) -> tuple[Scene, Constituent | None]:
 
 
 def asked_complement(speaker: Speaker, kind: str) -> tuple[Scene, Constituent]:
-    """One that asks for something in the frame of the verb."""
+    """A question for a complement of the verb."""
     verb, place = speaker.pick(
         [
             (verb, place)
@@ -61,7 +61,7 @@ def asked_complement(speaker: Speaker, kind: str) -> tuple[Scene, Constituent]:
     tags = verb.frame[place].partition(":")[2].split(",")
     subject = speaker.subject(verb.subjects)
     if kind in ("which", "how many"):
-        # Some case must show who does it to whom: wie viele Männer sieht er?
+        # A case must show who does it to whom: wie viele Männer sieht er?
         while not case_shows(subject):
             subject = speaker.pronoun()
         phrase = asked_noun(speaker, tuple(tags), kind == "how many")

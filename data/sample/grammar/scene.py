@@ -1,4 +1,4 @@
-"""A clause of the sample corpus that may yet be put in any order, and what verbs ask for."""
+"""Clauses of the sample corpus whose order is still open, and the complements of verbs."""
 
 from collections.abc import Iterable
 from functools import cache
@@ -13,7 +13,7 @@ from grammar.words import fits
 
 
 class Scene(NamedTuple):
-    """A clause that may yet be put in any order."""
+    """A clause whose order is still open."""
 
     clause: Clause
     verb: Verb
@@ -36,14 +36,14 @@ class Scene(NamedTuple):
 
 
 class Gap(NamedTuple):
-    """A complement that is spoken for: asked for, or what a relative clause is about."""
+    """A complement that is given: a question word or a relative pronoun."""
 
-    place: int  # in the frame of the verb
+    place: int  # index in the frame of the verb
     filler: Constituent
 
 
 def governed(spec: str, noun: Noun) -> tuple[str, str]:
-    """The case that a complement asks of the noun, and its preposition (``auf=for``), if any."""
+    """Case of the noun in a complement, and its preposition (``auf=for``), if any."""
     role = spec.partition(":")[0]
     if role == "at":
         return "dative", noun.location
@@ -65,13 +65,13 @@ def predicate(verb: Verb, person: int, tense: str) -> Predicate:
 
 
 def again(nominal: Nominal) -> Nominal:
-    """The subject, taken up by a pronoun."""
+    """Pronoun for a subject mentioned before."""
     return pronoun(nominal.referent, "nominative", nominal.tags)
 
 
 @cache
 def fittings(tags: tuple[str, ...]) -> list[tuple[Verb, int]]:
-    """What can be done to a noun of these tags: verbs, and the place it has in their frames."""
+    """Verbs that can take a noun of these tags as a complement, and its index in their frames."""
     return [
         (verb, place)
         for verb in VERBS
@@ -81,11 +81,11 @@ def fittings(tags: tuple[str, ...]) -> list[tuple[Verb, int]]:
 
 
 def able(subject: Nominal, verbs: Iterable[Verb]) -> list[Verb]:
-    """Those of the verbs that the subject can do."""
+    """Select the verbs that fit the subject."""
     return [verb for verb in verbs if fits(verb.subjects, subject.tags)]
 
 
 @cache
 def named(names: str) -> list[Verb]:
-    """The verbs of these infinitives in all their uses."""
+    """All uses of the verbs with these infinitives."""
     return [verb for name in names.split() for verb in VERBS if verb.infinitive == name]

@@ -1,4 +1,4 @@
-"""The sentences of the sample corpus: statements, questions, and what hangs on them."""
+"""Sentences of the sample corpus: statements and questions, with subordinate clauses."""
 
 import random
 from collections.abc import Callable
@@ -37,13 +37,14 @@ EXPLICABLE = [
     if verb.kind == "activity" or verb.infinitive in REASONS or verb.infinitive in MOTIVES
 ]
 ALIVE = ("person", "adult", "child", "pet", "farm")
-# Tenses of main clauses beside which a present tense is in place.
+# Tenses of main clauses that go with a present tense in the subordinate clause.
 OPEN_TENSES = ("present", "gladly", "wird", "kann", "muss", "will", "soll", "darf", "möchte")
 
 
-def told(speaker: Speaker, scene: Scene, fronted: float = 0.6) -> Phrase:
-    """The scene as a main clause; with this probability, the subject is not what comes first."""
-    # Objects twice: in most sentences, their case does not let them.
+def main_clause(speaker: Speaker, scene: Scene, fronted: float = 0.6) -> Phrase:
+    """The scene as a main clause; ``fronted`` is the probability that it does not begin with
+    the subject."""
+    # Objects twice, because in most sentences their case does not allow it.
     fronts = [*scene.fronts, *(front for front in scene.fronts if not front.role.fronts)]
     front = speaker.pick(fronts) if fronts and speaker.chance(fronted) else None
     return grammar.arrange(scene.clause, "second", front)
@@ -53,7 +54,7 @@ def told(speaker: Speaker, scene: Scene, fronted: float = 0.6) -> Phrase:
 
 
 def reason(speaker: Speaker, scene: Scene, subject: Nominal) -> Scene:
-    """Why the subject of a scene does, or does not, do what it does."""
+    """Why the subject of a scene acts, or does not act."""
     past, name = scene.tense in PAST_TENSES, scene.verb.infinitive
     if "person" not in subject.tags:
         return feeling(subject, "müde" if scene.denied else REASONS.get(name, "Hunger"), past)
@@ -73,7 +74,7 @@ def reason(speaker: Speaker, scene: Scene, subject: Nominal) -> Scene:
 
 
 def obstacle(speaker: Speaker, scene: Scene, subject: Nominal) -> Scene:
-    """What speaks against what the subject does, or for what it does not do."""
+    """Why it is surprising that the subject acts, or does not act."""
     past, name = scene.tense in PAST_TENSES, scene.verb.infinitive
     if scene.denied and name in REASONS:
         return feeling(subject, REASONS[name], past)
@@ -84,7 +85,7 @@ def obstacle(speaker: Speaker, scene: Scene, subject: Nominal) -> Scene:
 
 
 def condition(speaker: Speaker, scene: Scene, subject: Nominal) -> Scene:
-    """In what state the subject does what it does."""
+    """Condition under which the subject acts."""
     if not scene.denied and scene.verb.infinitive in REASONS:
         return feeling(subject, REASONS[scene.verb.infinitive])
     if "person" in subject.tags and (not scene.denied or speaker.chance(0.5)):
@@ -94,7 +95,7 @@ def condition(speaker: Speaker, scene: Scene, subject: Nominal) -> Scene:
 
 
 def weathered(speaker: Speaker, scene: Scene) -> Phrase:
-    """If it rains, because of it or although."""
+    """Clause about the weather: if, because or although it rains."""
     conjunction = "wenn=if"
     if speaker.chance(0.5):
         prevented = scene.denied or CAUSES.get(scene.verb.infinitive) == BECAUSE_OF_RAIN
@@ -104,7 +105,7 @@ def weathered(speaker: Speaker, scene: Scene) -> Phrase:
 
 
 def subordinate(speaker: Speaker, scene: Scene, subject: Nominal) -> tuple[Phrase, bool]:
-    """A clause that goes with the scene, and whether it speaks of the ``subject``."""
+    """Subordinate clause for the scene, and whether its subject is ``subject``."""
     kinds = {"weil": 4, "obwohl": 3}
     if scene.tense in OPEN_TENSES and scene.verb.kind == "activity":
         kinds |= {"wenn": 3, "weather": 2}
@@ -144,7 +145,7 @@ class Statement(NamedTuple):
 
 def plain(speaker: Speaker) -> Statement:
     scene = any_scene(speaker)
-    return Statement(told(speaker, scene), scene.subject)
+    return Statement(main_clause(speaker, scene), scene.subject)
 
 
 def explained(speaker: Speaker) -> Statement:
@@ -154,7 +155,7 @@ def explained(speaker: Speaker) -> Statement:
     scene = speaker.action(subject, verb)
     if speaker.chance(0.65):
         phrase, _ = subordinate(speaker, scene, again(subject))
-        return Statement(told(speaker, scene) + enclosed(phrase), subject)
+        return Statement(main_clause(speaker, scene) + enclosed(phrase), subject)
     phrase, same = subordinate(speaker, scene, subject)
     clause = scene.clause._replace(subject=again(subject)) if same else scene.clause
     front = Constituent(phrase + pair(",", ","), grammar.ASKED)
@@ -205,8 +206,8 @@ def attempted(speaker: Speaker) -> Statement:
     tense = speaker.pick(("present", "perfect", "past", "wird", "muss", "will", "wollte"))
     scene = speaker.action(subject, trying, tense)
     verb = speaker.pick(able(subject, named(ATTEMPTS[trying.infinitive])))
-    # Not "tries today to open the door": the time would part the two verbs.
-    phrase = told(speaker, scene, fronted=1) + enclosed(infinitive(speaker, verb, subject))
+    # Not "tries today to open the door": the time would separate the two verbs.
+    phrase = main_clause(speaker, scene, fronted=1) + enclosed(infinitive(speaker, verb, subject))
     return Statement(phrase, subject)
 
 
@@ -219,7 +220,7 @@ def purposeful(speaker: Speaker) -> Statement:
     scene = speaker.action(subject, motion, deniable=False)
     verb = speaker.pick(able(subject, named(PURPOSES[place])))
     purpose = pair("um", "in order") + infinitive(speaker, verb, subject)
-    return Statement(told(speaker, scene) + enclosed(purpose), subject)
+    return Statement(main_clause(speaker, scene) + enclosed(purpose), subject)
 
 
 def continued(speaker: Speaker) -> Statement:
@@ -232,9 +233,9 @@ def continued(speaker: Speaker) -> Statement:
     clause = speaker.action(silent, verb, tense, timed=False, deniable=False).clause
     then = Constituent(pair("dann", "then"), grammar.FREQUENCY)
     clause = clause._replace(constituents=(*clause.constituents, then))
-    # An object in front of both verbs would seem to belong to both.
+    # An object before both verbs would seem to belong to both.
     scene = scene._replace(fronts=tuple(front for front in scene.fronts if front.role.fronts))
-    both = told(speaker, scene) + pair("und", "and")
+    both = main_clause(speaker, scene) + pair("und", "and")
     return Statement(both + grammar.arrange(clause, "second"), subject)
 
 
@@ -260,7 +261,7 @@ def listed(speaker: Speaker) -> Statement:
     ]
     gap = Gap(0, Constituent(coordinate(objects).phrase, grammar.OBJECT))
     scene = speaker.action(subject, verb, gap=gap, deniable=False)
-    return Statement(told(speaker, scene), subject)
+    return Statement(main_clause(speaker, scene), subject)
 
 
 STATEMENTS: dict[Callable[[Speaker], Statement], float] = {
@@ -279,7 +280,7 @@ STATEMENTS: dict[Callable[[Speaker], Statement], float] = {
 
 
 def sentence(rng: random.Random) -> AlignedPair:
-    """A sentence of a length and a kind of its own."""
+    """A random sentence."""
     kind, richness = rng.random(), rng.random() ** 1.3
     speaker = Speaker(rng, richness, asking=kind < 0.18)
     if kind < 0.09:
@@ -292,7 +293,7 @@ def sentence(rng: random.Random) -> AlignedPair:
     while joints and speaker.chance(0.65 * richness):
         phrase += joints.pop(int(2 * rng.random()) % len(joints))
         if fits(subject.tags, ALIVE) and speaker.chance(0.6):
-            phrase += told(speaker, speaker.action(again(subject)))
+            phrase += main_clause(speaker, speaker.action(again(subject)))
         else:
             more, subject = speaker.weigh(STATEMENTS)(speaker)
             phrase += more

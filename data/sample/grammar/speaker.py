@@ -1,8 +1,8 @@
-"""What the sample corpus talks about: clauses whose words fit together.
+"""Random clauses of the sample corpus whose words make sense together.
 
-Two rules keep the English a function of the German. A pronoun of the third person means the
-subject of its sentence, or somebody unnamed; and an object precedes the subject only where the
-case of one of them shows which is which.
+Two rules make the English a function of the German: a third-person pronoun refers to the subject of
+its sentence or to someone unnamed, and an object precedes the subject only if the case of one of
+them shows which is which.
 """
 
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ from grammar.scene import Gap, Scene, fittings, governed, predicate
 from grammar.verbs import DUTIES, MODALS, OBJECTS, VERBS, Verb
 from grammar.words import PERSON, Words, fits, verbs_of
 
-# How often a verb of this kind is said in which tense.
+# Weights of the tenses for each kind of verb.
 TENSES = {
     "activity": {
         **{"present": 30, "progressive": 7, "gladly": 7, "perfect": 9, "already": 4, "past": 13},
@@ -40,7 +40,7 @@ NOT_DENIED = ("progressive", "gladly", "already")
 
 
 class Speaker(Words):
-    """Says one thing after the other; ``inside`` a relative clause it begins no other."""
+    """Makes random clauses; ``inside`` a relative clause it does not begin another one."""
 
     inside = False
 
@@ -56,7 +56,7 @@ class Speaker(Words):
         return self.nominal(self.noun(*tags), "nominative", "subject")
 
     def nominal(self, noun: Noun, case: str, role: str, subject: Nominal | None = None) -> Nominal:
-        """A noun phrase in a role of DETERMINED; the ``subject`` of its clause may own it."""
+        """Noun phrase in a role of DETERMINED; the ``subject`` of its clause may own the thing."""
         determiner, plural = self.determiner(noun, subject, role)
         if "name" in noun.tags:
             return noun_phrase(noun, determiner, case)
@@ -65,7 +65,7 @@ class Speaker(Words):
         return noun_phrase(noun, determiner, case, plural, adjectives, tail)
 
     def tail(self, noun: Noun, plural: bool, ownable: bool = False) -> Phrase | None:
-        """What follows a noun: a relative clause or, if it is ``ownable``, its owner."""
+        """Relative clause or, if the noun is ``ownable``, its owner; None in most cases."""
         if self.inside or "mass" in noun.tags:
             return None
         if self.chance(0.3 * self.richness):
@@ -79,7 +79,7 @@ class Speaker(Words):
         return None
 
     def relative(self, noun: Noun, plural: bool) -> Phrase:
-        """der den Hund füttert: any verb that can be said of the noun."""
+        """Relative clause such as "der den Hund füttert", with any verb that fits the noun."""
         agents = verbs_of(noun.tags)
         patients = fittings(noun.tags)
         if not patients or (agents and self.chance(0.6)):
@@ -89,7 +89,7 @@ class Speaker(Words):
         verb, place = self.pick(patients)
         case, preposition = governed(verb.frame[place], noun)
         relative = relative_pronoun(noun, plural, case, preposition)
-        # Not "whom he gives the book": beside another object, English says to whom.
+        # Not "whom he gives the book": together with another object, English uses "to whom".
         moved = case == "dative" and not preposition and len(verb.frame) > 1
         filler = Constituent(
             with_case_word("to", relative) if moved else relative.phrase, grammar.ASKED
@@ -102,7 +102,7 @@ class Speaker(Words):
         return grammar.arrange(scene.clause, "final", filler)
 
     def complement(self, spec: str, subject: Nominal, role: str) -> tuple[Nominal, Constituent]:
-        """What the verb asks for, in a role of DETERMINED or denied: definite or with "kein"."""
+        """Complement of a verb, in a role of DETERMINED or "denied" (definite, or with "kein")."""
         kind, _, cell = spec.partition(":")
         noun = self.noun(*cell.split(","))
         if kind == "bare":
@@ -129,7 +129,8 @@ class Speaker(Words):
     def complements(
         self, verb: Verb, subject: Nominal, denied: bool, gap: Gap | None
     ) -> tuple[list[Constituent], list[Constituent], bool]:
-        """All that the verb asks for, which of it German may say first, and if it is definite."""
+        """All complements of a verb, those that may come first in German, and whether they are
+        definite."""
         role = "denied" if denied else OBJECTS.get(verb.infinitive, "object")
         parts, fronts, definite = [], [], True
         for place, spec in enumerate(verb.frame):
@@ -157,11 +158,11 @@ class Speaker(Words):
         timed: bool = True,
         deniable: bool = True,
     ) -> Scene:
-        """Somebody does something. What is not given is drawn.
+        """Clause about an action; arguments that are not given are drawn at random.
 
         Args:
             timed: whether adverbials may be added.
-            deniable: whether they may also not do it.
+            deniable: whether the clause may be negated.
         """
         if verb is None:
             verb = self.pick(verbs_of(subject.tags) if subject else VERBS)
@@ -185,7 +186,7 @@ class Speaker(Words):
         return Scene(clause, verb, tense, tuple(fronts))
 
     def tense(self, verb: Verb, subject: Nominal) -> str:
-        """One that suits the verb; animals have no duties, and relative clauses no times."""
+        """Random tense that fits verb and subject; relative clauses have no time adverbials."""
         tense = self.weigh(TENSES[verb.kind])
         if tense == "gladly" and verb.infinitive in DUTIES:
             return "present"
@@ -196,7 +197,7 @@ class Speaker(Words):
         return tense
 
     def adverbials(self, verb: Verb, tense: str, denied: bool) -> list[Constituent]:
-        """When, how often, where, how and why."""
+        """Random adverbials of time, frequency, place, means and cause."""
         found = []
         if tense in ("present", "past") and verb.infinitive in CAUSES and self.chance(0.1):
             found.append(Constituent(gloss(CAUSES[verb.infinitive]), grammar.CAUSE))

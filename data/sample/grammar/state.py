@@ -1,4 +1,4 @@
-"""What is said without an action: how somebody is, what he has, how much it is, the weather."""
+"""Clauses without an action: feelings, possessions, comparisons, amounts and the weather."""
 
 from collections.abc import Callable
 
@@ -21,7 +21,7 @@ from grammar.verbs import COST, SHINE, TO_BE, TO_HAVE, TO_HAVE_A_STATE, Verb
 from grammar.words import PERSON, adjectives_of, fits, nouns_of
 
 MOODS = ("müde", "krank", "glücklich", "traurig")
-INVENTORIES = {  # owner -> what it has many of
+INVENTORIES = {  # owner -> tag of things it has many of
     "Bauer": "farm",
     "Bibliothek": "long",
     "Museum": "picture",
@@ -32,7 +32,7 @@ INVENTORIES = {  # owner -> what it has many of
 
 
 def feeling(subject: Nominal, name: str, past: bool = False, denied: bool = False) -> Scene:
-    """Somebody is hungry, tired, ...: a key of FEELINGS or an adjective."""
+    """Somebody is hungry, tired, ...; ``name`` is a key of FEELINGS or an adjective."""
     tense = "past" if past else "present"
     if name in FEELINGS:
         verb, (notation, no) = TO_HAVE_A_STATE, FEELINGS[name]
@@ -48,7 +48,7 @@ def feeling(subject: Nominal, name: str, past: bool = False, denied: bool = Fals
 
 
 def state(speaker: Speaker) -> Scene:
-    """Somebody or something is, or was, as an adjective says."""
+    """Somebody or something is, or was, described by an adjective."""
     noun = speaker.noun("person", "animal", "vehicle", "clothing", "abstract", "text", "instrument")
     determiner, plural = speaker.determiner(noun, None, "definite")
     subject = noun_phrase(noun, determiner, plural=plural, tail=speaker.tail(noun, plural))
@@ -71,7 +71,7 @@ def state(speaker: Speaker) -> Scene:
 def asset(
     speaker: Speaker, subject: Nominal, tag: str, past: bool = False, denied: bool = False
 ) -> Scene:
-    """Somebody has something, or does not."""
+    """Somebody has something, or does not have it."""
     tense = "past" if past else "present"
     noun = speaker.noun(tag)
     name = "kein" if denied else "ein" if noun.plural else ""
@@ -147,5 +147,5 @@ SCENES: dict[Callable[[Speaker], Scene], float] = {
 
 
 def scene(speaker: Speaker) -> Scene:
-    """Anything that can be said in a clause."""
+    """A random clause of any kind."""
     return speaker.weigh(SCENES)(speaker)

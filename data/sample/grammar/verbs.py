@@ -29,7 +29,7 @@ class Verb(NamedTuple):
     auxiliary: str  # of the perfect: haben or sein
     english: English
     preterite: tuple[str, ...] = ()
-    kind: str = "state"  # activity, event (nobody's intention) or state (present tense only)
+    kind: str = "state"  # activity, event (unintentional) or state (present tense only)
     subjects: tuple[str, ...] = ()  # tags of nouns
     frame: tuple[str, ...] = ()  # its complements, see below
     places: tuple[str, ...] = ()  # tags of the places where it may happen
@@ -194,8 +194,8 @@ an-fangen | fange fängst fängt fangt | angefangen | begin began begun
 """)
 
 # Infinitive | kind | subjects | frame | places. A frame is made of
-#   object:..., dative:...    English puts both behind the verb without a preposition
-#   dative_to:...             English moves it behind the object: explains the rule to me
+#   object:..., dative:...    English puts both after the verb without a preposition
+#   dative_to:...             English moves it after the object: explains the rule to me
 #   bare:...                  an object without an article
 #   at:..., to:...            where and whereto, with the preposition of the place
 #   auf+accusative=for:...    a prepositional object and its English preposition
@@ -300,7 +300,7 @@ PURPOSES = {  # a place and what one goes there for
     "town": "kaufen einkaufen besuchen",
 }
 
-# Nobody says that he likes to do these.
+# Verbs that do not go with "likes to".
 DUTIES = (
     *("anziehen", "aufmachen", "beantworten", "legen", "mitnehmen", "suchen", "verkaufen"),
     *("warten", "zumachen"),

@@ -1,4 +1,4 @@
-"""The words of one sentence of the sample corpus, drawn at random so that they fit together."""
+"""Random words for one sentence of the sample corpus that fit together."""
 
 import random
 from collections.abc import Mapping, Sequence
@@ -35,8 +35,8 @@ T = TypeVar("T")
 
 PERSON = ("person", "adult", "child")
 PRONOUNS = {"ich": 3, "du": 3, "er": 3, "sie": 3, "wir": 2, "ihr": 2, "they": 2}
-ASKED_PRONOUNS = PRONOUNS | {"ich": 0, "wir": 0}  # nobody asks what he does himself
-# How often which determiner is said, singular or plural, of what.
+ASKED_PRONOUNS = PRONOUNS | {"ich": 0, "wir": 0}  # one does not ask about oneself
+# Weights of determiners, singular and plural, for each role.
 DETERMINED = {
     "subject": {
         **{("der", False): 6.0, ("ein", False): 2.5, ("dieser", False): 0.5, ("jeder", False): 0.2},
@@ -52,12 +52,12 @@ DETERMINED = {
     "definite": {("der", False): 6.0, ("dieser", False): 0.6, ("der", True): 1.0},
     "place": {("der", False): 9.0, ("ein", False): 0.8, ("dieser", False): 0.3},
 }
-# Nobody calls these his own, and of most a sentence needs one.
+# Tags of nouns that have no owner.
 COMMON = ("common", "public", "work", "bird", "mass")
 
 MODAL_TIMES = (NOW + FUTURE, 0.25)
 MODAL_PAST = (PAST, 0.5)
-# The times that go with a tense, and how often one is named.
+# Times that go with a tense, and the probability that one is given.
 TIMES = {
     "present": (HABITS + NOW, 0.3),
     "denied": (NOW, 0.3),
@@ -85,15 +85,15 @@ def adjectives_of(tags: tuple[str, ...]) -> list[Adjective]:
 
 @cache
 def verbs_of(tags: tuple[str, ...]) -> list[Verb]:
-    """What somebody or something of these tags can do."""
+    """Verbs whose subject can have these tags."""
     return [verb for verb in VERBS if fits(verb.subjects, tags)]
 
 
 class Words:
-    """Draws the words of one sentence, no noun twice.
+    """Draws the words of one sentence, without repeating a noun.
 
     Args:
-        richness: from 0 for bare sentences to 1 for those that say all there is to say.
+        richness: from 0 for bare sentences to 1 for those with as many modifiers as possible.
         asking: whether it is a question.
     """
 
@@ -130,7 +130,7 @@ class Words:
         return (first,)
 
     def owner(self, noun: Noun, subject: Nominal | None) -> Referent | None:
-        """Whose the noun is called: the subject's, mine, yours, ours or nobody's."""
+        """Owner of the noun: the subject, I, you, we or none."""
         stranger = "person" in noun.tags and not fits(noun.tags, ("kin", "mine"))
         if stranger or fits(noun.tags, COMMON):
             return None
@@ -141,7 +141,7 @@ class Words:
         return SPEAKERS[self.pick(("ich", "du", "wir"))]
 
     def determiner(self, noun: Noun, subject: Nominal | None, role: str) -> tuple[Determiner, bool]:
-        """A determiner for the noun in a role of DETERMINED, and whether they are plural."""
+        """Determiner of the noun in a role of DETERMINED, and whether they are plural."""
         if "name" in noun.tags:
             return DETERMINERS[""]._replace(definite=True), False
         single = role in ("one", "place") or not noun.plural or fits(noun.tags, ("single", *COMMON))
@@ -160,11 +160,11 @@ class Words:
         return number(self.small()) if name == "number" else DETERMINERS[name], plural
 
     def small(self) -> int:
-        """A number of things that one may have at hand: 2 to 12, the small ones more often."""
+        """A number from 2 to 12; small ones are more likely."""
         return 2 + int(self.rng.random() ** 2 * 11)
 
     def large(self) -> int:
-        """A number from 13 to 99, or round up to 900."""
+        """A number from 13 to 99, or a round one up to 900."""
         if self.chance(0.7):
             return 13 + int(self.rng.random() * 87)
         return 100 + 50 * int(self.rng.random() * 17)
@@ -174,7 +174,7 @@ class Words:
         return pronoun(SPEAKERS[self.weigh(weights)], "nominative", PERSON)
 
     def object_pronoun(self, subject: Nominal, case: str) -> Nominal:
-        """Somebody else than the subject. No accusative "sie": it could be her or them."""
+        """A pronoun for someone other than the subject; not "sie", which could be her or them."""
         options = ["ich", "du", "er", "wir", "ihr"] + ["sie", "they"] * (case == "dative")
         for group in (("ich", "wir"), ("du", "ihr")):
             if subject.referent.source in group:
@@ -182,7 +182,7 @@ class Words:
         return pronoun(SPEAKERS[self.pick(options)], case, PERSON)
 
     def time(self, tense: str) -> Phrase | None:
-        """A time that goes with the tense, unless it is left open."""
+        """A time that goes with the tense, or None."""
         times, share = TIMES.get(tense, ((), 0.0))
         if not self.chance(share):
             return None
