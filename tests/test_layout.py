@@ -20,7 +20,7 @@ MAY_IMPORT = {
     "config": {"run_folder"},
     "checkpoint": {"files", "config"},
     "cli": {"config", "device", "run_folder", "signals"},
-    "data": {"config", "device"},
+    "data": {"config"},
     "attention": {"config"},
     "model": {"config", "attention"},
     "fast": {"attention", "model"},

@@ -12,8 +12,6 @@ from itertools import chain
 import numpy as np
 from numpy.typing import NDArray
 
-from seq2seq.device import counted
-
 PAD, UNK, BOS, EOS = range(4)
 SPECIALS = ("<pad>", "<unk>", "<s>", "</s>")
 
@@ -163,5 +161,5 @@ class UnknownTokenCounter:
         if self.total:
             examples = ", ".join(repr(token) for token, _ in self._counts.most_common(NUM_EXAMPLES))
             more = ", ..." if len(self._counts) > NUM_EXAMPLES else ""
-            number = counted(self.total, f"{self.language} token")
-            log.warning("%s unknown to the model, read as <unk>: %s%s", number, examples, more)
+            tokens = f"{self.total} {self.language} token" + "s" * (self.total != 1)
+            log.warning("%s unknown to the model, read as <unk>: %s%s", tokens, examples, more)
