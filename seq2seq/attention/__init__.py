@@ -1,1 +1,4 @@
-"""The heart: masks, scoring functions and pooling, usable without the rest."""
+"""Attention mechanisms: masking, scoring functions, attention modes, and pooling.
+
+Usable without the rest of the package.
+"""

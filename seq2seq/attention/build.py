@@ -1,55 +1,63 @@
-"""From the settings ``model.attention.*`` to an attention."""
+"""Build an attention from the settings ``model.attention.*``."""
 
-from seq2seq.attention.distribution import (
-    Hard,
-    LocalMonotonic,
-    LocalPredictive,
-    Monotonic,
-    Soft,
-    Weighing,
-)
+from seq2seq.attention.distribution import MODES, Distribution
 from seq2seq.attention.pooling import Attention, MultiHeadAttention, NoAttention
-from seq2seq.attention.scoring import SCORES
+from seq2seq.attention.scoring import SCORES, Score
 from seq2seq.config.model import AttentionConfig
 
 AnyAttention = Attention | MultiHeadAttention | NoAttention
 
 
-def build_weighing(config: AttentionConfig, query_size: int) -> Weighing:
-    """The way of weighing that ``model.attention.weighing`` asks for."""
-    match config.weighing:
-        case "soft":
-            return Soft(config.normalisation)
-        case "local_m":
-            return LocalMonotonic(config.window, config.normalisation)
-        case "local_p":
-            return LocalPredictive(query_size, config.size, config.window, config.normalisation)
-        case "hard":
-            return Hard(config.temperature)
-        case "monotonic":
-            return Monotonic(config.noise)
-    raise ValueError(f"model.attention.weighing={config.weighing!r} is unknown.")
+def build_attention(config: AttentionConfig, query_size: int, value_size: int) -> AnyAttention:
+    """Build the attention that ``model.attention.*`` describes.
 
-
-def build_attention(config: AttentionConfig, query_size: int, annotation_size: int) -> AnyAttention:
-    """The attention that ``model.attention`` describes.
+    Args:
+        config: the settings.
+        query_size: units of the decoder state, H.
+        value_size: units of an encoder output, C.
 
     Raises:
-        ValueError: there is no such attention, or its parts do not go together.
+        ValueError: a name is unknown, or the settings do not go together.
     """
-    config.check()
-    if config.name == "none":
+    score, mode = SCORES.get_entry(config.name), MODES.get_entry(config.mode)
+    _check_combination(config, score, mode)
+    if score is None:
         return NoAttention()
-    if config.name not in SCORES:
+    distribution = mode.from_config(config, query_size)
+    if config.heads > 1:
+        head_size = value_size // config.heads
+        scores = [score.from_config(config, head_size, head_size) for _ in range(config.heads)]
+        return MultiHeadAttention(scores, query_size, value_size, distribution)
+    if score.compares_units and query_size != value_size:
         raise ValueError(
-            f"model.attention.name={config.name!r} is unknown; choose one of "
-            f"{sorted([*SCORES, 'none'])}, or add a class to SCORES in seq2seq.attention.scoring."
+            f"model.attention.name={config.name} compares decoder state and encoder output unit by "
+            f"unit, so model.decoder_size={query_size} must equal 2 * model.encoder_size="
+            f"{value_size}; bilinear works with any sizes."
         )
-    kind = SCORES[config.name]
-    size = config.max_positions if config.name == "location" else config.size
-    weighing = build_weighing(config, query_size)
-    if config.heads == 1:
-        return Attention(kind(query_size, annotation_size, size), weighing, config.coverage)
-    units = annotation_size // config.heads
-    scores = [kind(units, units, size) for _ in range(config.heads)]
-    return MultiHeadAttention(scores, query_size, annotation_size, weighing)
+    single = score.from_config(config, query_size, value_size)
+    return Attention(
+        single, distribution, single.projected_size(value_size) if config.coverage else None
+    )
+
+
+def _check_combination(
+    config: AttentionConfig, score: type[Score] | None, mode: type[Distribution]
+) -> None:
+    """Refuse combinations that would ignore a setting."""
+    choices = config.mode, config.normalization, config.heads, config.coverage
+    if score is None and choices != ("soft", "softmax", 1, False):
+        raise ValueError(
+            f"model.attention.name={config.name} computes no weights: leave out model.attention."
+            f"mode={config.mode}, model.attention.normalization={config.normalization}, "
+            f"model.attention.heads={config.heads}, model.attention.coverage={config.coverage}."
+        )
+    if config.coverage and (config.heads > 1 or not (score and score.sees_keys)):
+        raise ValueError(
+            f"model.attention.coverage=true needs one head and a scoring function that sees keys, "
+            f"not model.attention.name={config.name}, model.attention.heads={config.heads}."
+        )
+    if config.normalization != "softmax" and not mode.uses_normalization:
+        raise ValueError(
+            f"model.attention.normalization={config.normalization} has no effect with "
+            f"model.attention.mode={config.mode}; leave it at softmax."
+        )

@@ -1,8 +1,9 @@
-"""Attention pooling: a query, keys and annotations become a context and its weights.
+"""Attention pooling: a query, keys and values become a context and attention weights.
 
-    attention = scoring function (``scoring``) + way of weighing (``weighing``) + weighted sum
+    attention = scoring function (``scoring``) + distribution (``distribution``) + weighted sum
 
-No attention remembers anything: what depends on earlier target positions is passed, as ``Past``.
+Attention modules keep no state: information about earlier target positions is passed to them as an
+``AttentionHistory``.
 """
 
 from collections.abc import Iterable
@@ -11,7 +12,7 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from seq2seq.attention.distribution import Past, Soft, Weighing
+from seq2seq.attention.distribution import MODES, AttentionHistory, Distribution, Soft
 from seq2seq.attention.scoring import Score
 
 
@@ -19,86 +20,98 @@ class Attention(nn.Module):
     """Attention (Bahdanau et al. 2015, arXiv:1409.0473, equations 5 and 6).
 
         e_ij = score(s_{i-1}, h_j)      energies
-        a_i  = weighing(e_i)            attention weights; a softmax in the paper
+        a_i  = distribution(e_i)        attention weights; a softmax in the paper
         c_i  = sum_j a_ij h_j           context
 
-    ``project`` does not depend on the target position: call it once a sentence and hand the
+    ``project`` does not depend on the target position: call it once per sentence and pass the
     result to every step.
 
-    With ``coverage``, what has been looked at enters the keys, and so every score that sees them:
+    With coverage, the weights of earlier positions enter the keys, and so every score that sees
+    keys:
 
         e_ij = score(s_{i-1}, k_j + w_c sum_{i'<i} a_i'j)
 
-    which for additive scoring is equation 11 of See et al. 2017 (arXiv:1704.04368); Tu et al. 2016
-    (arXiv:1601.04811) began it.
+    which for additive scoring is equation 11 of See et al. 2017 (arXiv:1704.04368), after Tu et al.
+    2016 (arXiv:1601.04811).
+
+    Args:
+        score: the scoring function.
+        distribution: turns energies into weights; soft attention by default.
+        coverage_size: units of a projected key, K, for attention with coverage.
 
     Example:
-        >>> attention = Attention(AdditiveScore(query_size=4, annotation_size=6, size=8))
-        >>> query, annotations = torch.randn(2, 4), torch.randn(2, 5, 6)
+        >>> attention = Attention(AdditiveScore(query_size=4, key_size=6, hidden_size=8))
+        >>> query, values = torch.randn(2, 4), torch.randn(2, 5, 6)
         >>> mask = torch.tensor([[True] * 5, [True] * 3 + [False] * 2])
-        >>> context, weights = attention(query, attention.project(annotations), annotations, mask)
+        >>> context, weights = attention(query, attention.project(values), values, mask)
         >>> context.shape, weights.shape
         (torch.Size([2, 6]), torch.Size([2, 5]))
     """
 
-    def __init__(self, score: Score, weighing: Weighing | None = None, coverage: bool = False):
+    def __init__(
+        self,
+        score: Score,
+        distribution: Distribution | None = None,
+        coverage_size: int | None = None,
+    ):
         super().__init__()
         self.score = score
-        self.weighing = Soft() if weighing is None else weighing
-        self.coverage_layer = nn.Linear(1, score.key_size, bias=False) if coverage else None
+        self.distribution = Soft() if distribution is None else distribution
+        self.coverage_layer = (
+            None if coverage_size is None else nn.Linear(1, coverage_size, bias=False)
+        )
 
-    def project(self, annotations: Tensor) -> Tensor:
-        """The keys of the scoring function: (B, S, C) -> (B, S, K)."""
-        return self.score.project(annotations)
+    def project(self, values: Tensor) -> Tensor:
+        """Compute the keys of the scoring function: (B, S, C) -> (B, S, K)."""
+        return self.score.project(values)
 
-    def start(self, annotations: Tensor) -> Past | None:
-        """What ``forward`` must be told of the past before the first position of a sentence; None
-        where no position needs to know of others."""
-        return Past.none(annotations) if self.looks_back else None
+    def initial_history(self, values: Tensor) -> AttentionHistory | None:
+        """Return the history before the first target position, or None if it is not needed."""
+        return AttentionHistory.empty(values) if self.needs_history else None
 
     @property
-    def looks_back(self) -> bool:
-        """Whether a position must know where those before it looked."""
-        return self.weighing.looks_back or self.coverage_layer is not None
+    def needs_history(self) -> bool:
+        """Whether the weights depend on those of earlier target positions."""
+        return self.distribution.needs_history or self.coverage_layer is not None
 
     def forward(
         self,
         query: Tensor,
         keys: Tensor,
-        annotations: Tensor,
-        source_mask: Tensor,
-        past: Past | None = None,
+        values: Tensor,
+        mask: Tensor,
+        history: AttentionHistory | None = None,
     ) -> tuple[Tensor, Tensor]:
         """Attend once.
 
         Args:
-            query: previous decoder state, (B, H); of soft and hard attention also (B, Q, H).
-            keys: ``project(annotations)``, (B, S, K).
-            annotations: encoder outputs, (B, S, C).
-            source_mask: True at tokens, False at padding, (B, S), or (B, Q, S) for Q queries.
-            past: from ``start``, then ``past.then(weights)`` of each position.
+            query: previous decoder state, (B, H); for soft and hard attention also (B, Q, H).
+            keys: ``project(values)``, (B, S, K).
+            values: encoder outputs, (B, S, C).
+            mask: True at tokens, False at padding, (B, S), or (B, Q, S) for Q queries.
+            history: ``initial_history(values)``, then ``history.append(weights)`` of each position.
 
         Returns:
-            The context (B, C) and the attention weights (B, S), or (B, Q, C) and (B, Q, S): each
-            row sums to 1 and is exactly 0 at padding; a row without any token is all 0, and so is
-            its context.
+            The context (B, C) and the attention weights (B, S), or (B, Q, C) and (B, Q, S). Each
+            row of weights sums to 1 and is exactly 0 at padding; for a row without tokens, weights
+            and context are all 0.
 
         Raises:
-            TypeError: ``source_mask`` is not boolean.
-            ValueError: there are many queries where there may be one, or no past where there must
-                be one.
+            TypeError: ``mask`` is not boolean.
+            ValueError: several queries are given where only one is accepted, or a required history
+                is missing.
         """
-        if past is None and self.looks_back:
+        if history is None and self.needs_history:
             raise ValueError(
-                "this attention looks back: give past, which is attention.start(annotations) at "
-                "first and past.then(weights) after each position."
+                "this attention needs a history: pass attention.initial_history(values) at the "
+                "first target position, then history.append(weights) after each."
             )
-        one_query = self.weighing.one_query or self.looks_back
-        source_mask = mask_for(query, source_mask, type(self.weighing) if one_query else None)
-        if self.coverage_layer is not None and past is not None:
-            keys = keys + self.coverage_layer(past.coverage.unsqueeze(-1))
-        weights = self.weighing(self.score(query, keys), source_mask, query, past)
-        return weighted_sum(weights, annotations), weights
+        one_query = self.distribution.one_query or self.needs_history
+        mask = expand_mask(query, mask, type(self.distribution) if one_query else None)
+        if self.coverage_layer is not None and history is not None:
+            keys = keys + self.coverage_layer(history.coverage.unsqueeze(-1))
+        weights = self.distribution(self.score(query, keys), mask, query, history)
+        return weighted_sum(weights, values), weights
 
 
 class NoAttention(nn.Module):
@@ -106,35 +119,38 @@ class NoAttention(nn.Module):
 
         c = [forward state at the last token; backward state at the first]
 
-    What Bahdanau et al. 2015 compare with as RNNencdec, but for the direction: theirs reads from
-    left to right only, this one both ways, so that the two models differ in attention alone. It
-    looks nowhere: its weights are 0.
+    The baseline that Bahdanau et al. 2015 call RNNencdec, except that their encoder reads only
+    from left to right. This one reads in both directions, so that the two models differ in
+    attention alone. All weights are 0.
     """
 
-    def project(self, annotations: Tensor) -> Tensor:
-        """Nothing to project: (B, S, C) -> (B, S, C)."""
-        return annotations
+    def project(self, values: Tensor) -> Tensor:
+        """Return the values, which need no projection: (B, S, C) -> (B, S, C)."""
+        return values
 
-    def start(self, annotations: Tensor) -> Past | None:
-        """There is no past to look back to."""
+    def initial_history(self, values: Tensor) -> AttentionHistory | None:
+        """Return None: no history is needed."""
         return None
 
     def forward(
         self,
         query: Tensor,
         keys: Tensor,
-        annotations: Tensor,
-        source_mask: Tensor,
-        past: Past | None = None,
+        values: Tensor,
+        mask: Tensor,
+        history: AttentionHistory | None = None,
     ) -> tuple[Tensor, Tensor]:
-        """As ``Attention``, of one query: a context (B, C), and weights (B, S) that are all 0."""
-        source_mask = mask_for(query, source_mask, type(self))
-        half = annotations.shape[-1] // 2
-        last = (source_mask.sum(dim=1) - 1).clamp(min=0)
+        """Return a context (B, C) and weights (B, S) of zeros, for one query per sentence.
+
+        Arguments and errors are those of ``Attention.forward``.
+        """
+        mask = expand_mask(query, mask, type(self))
+        half = values.shape[-1] // 2
+        last = (mask.sum(dim=1) - 1).clamp(min=0)
         rows = torch.arange(len(last), device=last.device)
-        context = torch.cat([annotations[rows, last, :half], annotations[:, 0, half:]], dim=-1)
-        nothing = annotations.new_zeros(annotations.shape[:2])
-        return context.masked_fill(~source_mask.any(dim=1, keepdim=True), 0.0), nothing
+        context = torch.cat([values[rows, last, :half], values[:, 0, half:]], dim=-1)
+        weights = values.new_zeros(values.shape[:2])
+        return context.masked_fill(~mask.any(dim=1, keepdim=True), 0.0), weights
 
 
 class MultiHeadAttention(nn.Module):
@@ -144,109 +160,119 @@ class MultiHeadAttention(nn.Module):
         a_i^n = softmax_j score_n(Q_n s, K_n h_j)           head n of N, of C / N units
         c_i   = O [V_1 sum_j a_ij^1 h_j; ...; V_N sum_j a_ij^N h_j]
 
-    The values ``V_n h_j`` are taken after the sum, which is the same and costs one position a
-    step instead of S. The weights returned are the mean over the heads.
+    The projections ``V_n`` are applied after the sum, which gives the same result and projects one
+    vector per step instead of S. The returned weights are the mean over the heads.
 
     Args:
-        scores: one scoring function a head, each of C / N query and annotation units.
+        scores: one scoring function per head, each for queries and keys of C / N units.
         query_size: units of a query, H.
-        annotation_size: units of an annotation, C.
-        weighing: of every head; it must need no past.
+        value_size: units of a value, C.
+        distribution: shared by all heads; soft attention by default.
+
+    Raises:
+        ValueError: the heads do not divide the units of a value, or the distribution accepts only
+            one query per sentence.
     """
 
     def __init__(
         self,
         scores: list[Score],
         query_size: int,
-        annotation_size: int,
-        weighing: Weighing | None = None,
+        value_size: int,
+        distribution: Distribution | None = None,
     ):
         super().__init__()
         num_heads = len(scores)
-        if annotation_size % num_heads:
+        distribution = Soft() if distribution is None else distribution
+        if value_size % num_heads:
             raise ValueError(
-                f"{num_heads} heads must divide the {annotation_size} units of an annotation."
+                f"model.attention.heads={num_heads} must divide the {value_size} units of a value "
+                f"(2 * model.encoder_size={value_size})."
             )
-        head_size = annotation_size // num_heads
+        if distribution.one_query:
+            kind = type(distribution)
+            names = {mode: name for name, mode in MODES.items()}
+            allowed = [name for name, mode in MODES.items() if not mode.one_query]
+            raise ValueError(
+                f"model.attention.heads={num_heads} needs model.attention.mode="
+                f"{' or '.join(allowed)}, not mode={names.get(kind, kind.__name__)}, which "
+                f"accepts only one query per sentence."
+            )
+        head_size = value_size // num_heads
         self.scores = nn.ModuleList(scores)
-        self.key_sizes = [score.key_size for score in scores]
-        self.weighing = Soft() if weighing is None else weighing
-        if self.weighing.one_query:
-            raise ValueError(
-                f"heads weigh by Soft or Hard, not by {type(self.weighing).__name__}, which "
-                f"takes one query and may look back."
-            )
-        self.query_layer = nn.Linear(query_size, annotation_size, bias=False)
-        self.key_layer = nn.Linear(annotation_size, annotation_size, bias=False)
+        self.distribution = distribution
+        self.key_sizes = [score.projected_size(head_size) for score in scores]
+        self.query_layer = nn.Linear(query_size, value_size, bias=False)
+        self.key_layer = nn.Linear(value_size, value_size, bias=False)
         self.value_layers = nn.ModuleList(
-            nn.Linear(annotation_size, head_size, bias=False) for _ in scores
+            nn.Linear(value_size, head_size, bias=False) for _ in scores
         )
-        self.context_layer = nn.Linear(annotation_size, annotation_size, bias=False)
+        self.context_layer = nn.Linear(value_size, value_size, bias=False)
 
-    def project(self, annotations: Tensor) -> Tensor:
-        """The keys of all heads side by side: (B, S, C) -> (B, S, K)."""
-        parts = self.key_layer(annotations).chunk(len(self.scores), dim=-1)
-        heads = zip(cast(Iterable[Score], self.scores), parts, strict=True)
-        return torch.cat([score.project(part) for score, part in heads], dim=-1)
+    def project(self, values: Tensor) -> Tensor:
+        """Compute the concatenated keys of all heads: (B, S, C) -> (B, S, K)."""
+        keys = self.key_layer(values).chunk(len(self.scores), dim=-1)
+        heads = zip(cast(Iterable[Score], self.scores), keys, strict=True)
+        return torch.cat([score.project(key) for score, key in heads], dim=-1)
 
-    def start(self, annotations: Tensor) -> Past | None:
-        """No head looks back."""
+    def initial_history(self, values: Tensor) -> AttentionHistory | None:
+        """Return None: no head needs a history."""
         return None
 
-    def head_weights(self, query: Tensor, keys: Tensor, source_mask: Tensor) -> Tensor:
-        """Weights of every head: (N, B, S), or (N, B, Q, S) for Q queries."""
+    def head_weights(self, query: Tensor, keys: Tensor, mask: Tensor) -> Tensor:
+        """Compute the weights of every head: (N, B, S), or (N, B, Q, S) for Q queries."""
         queries = self.query_layer(query).chunk(len(self.scores), dim=-1)
         heads = zip(self.scores, queries, keys.split(self.key_sizes, dim=-1), strict=True)
-        mask = mask_for(query, source_mask, None)
+        mask = expand_mask(query, mask)
         return torch.stack(
-            [self.weighing(score(part, key), mask, part, None) for score, part, key in heads]
+            [self.distribution(score(q, key), mask, q, None) for score, q, key in heads]
         )
 
     def forward(
         self,
         query: Tensor,
         keys: Tensor,
-        annotations: Tensor,
-        source_mask: Tensor,
-        past: Past | None = None,
+        values: Tensor,
+        mask: Tensor,
+        history: AttentionHistory | None = None,
     ) -> tuple[Tensor, Tensor]:
-        """As ``Attention``; the weights are the mean over the heads."""
-        weights = self.head_weights(query, keys, source_mask)
-        values = [
-            layer(weighted_sum(head, annotations))
+        """Attend with all heads; arguments and results are those of ``Attention.forward``."""
+        weights = self.head_weights(query, keys, mask)
+        contexts = [
+            layer(weighted_sum(head, values))
             for layer, head in zip(self.value_layers, weights.unbind(), strict=True)
         ]
-        return self.context_layer(torch.cat(values, dim=-1)), weights.mean(dim=0)
+        return self.context_layer(torch.cat(contexts, dim=-1)), weights.mean(dim=0)
 
 
-def mask_for(query: Tensor, source_mask: Tensor, one_query: type | None) -> Tensor:
-    """The mask (B, S) of a batch for all of its queries, if they are (B, Q, H).
+def expand_mask(query: Tensor, mask: Tensor, one_query_class: type | None = None) -> Tensor:
+    """Give the mask (B, S) a dimension for queries (B, Q, H), so that it broadcasts over them.
 
     Args:
-        query: one, (B, H), or many.
-        source_mask: (B, S), or (B, Q, S).
-        one_query: what takes one query only, for the message; None if nothing does.
+        query: (B, H), or (B, Q, H).
+        mask: (B, S), or (B, Q, S).
+        one_query_class: the class that accepts only one query per sentence, if any does.
 
     Raises:
-        TypeError: the mask is not boolean.
-        ValueError: there are many queries where there may be one.
+        TypeError: ``mask`` is not boolean.
+        ValueError: several queries are given where only one is accepted.
     """
-    if source_mask.dtype != torch.bool:
+    if mask.dtype != torch.bool:
         raise TypeError(
-            f"source_mask must be boolean with True at real tokens, not {source_mask.dtype}; "
-            f"of lengths it is torch.arange(S) < lengths.unsqueeze(-1)."
+            f"mask must be boolean with True at real tokens, not {mask.dtype}; make one from "
+            f"lengths with torch.arange(S) < lengths.unsqueeze(-1)."
         )
-    # Not left to the shapes: with as many queries as source positions they would agree.
-    if query.dim() > 2 and one_query is not None:
+    # Checked here because with as many queries as source positions the shapes would agree.
+    if query.dim() > 2 and one_query_class is not None:
         raise ValueError(
-            f"{one_query.__name__} takes one query (B, H) a sentence, not queries of shape "
-            f"{tuple(query.shape)}: ask them one by one, or use Soft or Hard without coverage."
+            f"{one_query_class.__name__} takes one query (B, H) per sentence, not queries of shape "
+            f"{tuple(query.shape)}: pass them one at a time, or use Soft or Hard without coverage."
         )
-    return source_mask.unsqueeze(1) if source_mask.dim() < query.dim() else source_mask
+    return mask.unsqueeze(1) if mask.dim() < query.dim() else mask
 
 
-def weighted_sum(weights: Tensor, annotations: Tensor) -> Tensor:
-    """``sum_j a_ij h_j``: (B, S) or (B, Q, S), (B, S, C) -> (B, C) or (B, Q, C)."""
+def weighted_sum(weights: Tensor, values: Tensor) -> Tensor:
+    """Compute ``sum_j a_ij h_j``: (B, S) or (B, Q, S), (B, S, C) -> (B, C) or (B, Q, C)."""
     if weights.dim() == 2:
-        return torch.bmm(weights.unsqueeze(1), annotations).squeeze(1)
-    return torch.bmm(weights, annotations)
+        return torch.bmm(weights.unsqueeze(1), values).squeeze(1)
+    return torch.bmm(weights, values)

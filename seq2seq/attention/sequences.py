@@ -1,6 +1,6 @@
-"""Attention between whole sequences: a sequence and itself, and two sequences both ways.
+"""Attention between whole sequences: self-attention, and attention between two sequences.
 
-Modules to build other models with; the translator itself asks one question a target position.
+Modules for building other models; the translator asks one query per target position.
 """
 
 from torch import Tensor, nn
@@ -11,17 +11,17 @@ from seq2seq.attention.scoring import Score
 
 
 class SelfAttention(nn.Module):
-    """Self-attention (Vaswani et al. 2017, arXiv:1706.03762, section 3.2.3): every position asks
-    all positions of its own sequence; queries, keys and values come from one source.
+    """Self-attention (Vaswani et al. 2017, arXiv:1706.03762, section 3.2.3): every position attends
+    to all positions of its own sequence; queries, keys, and values come from one source.
 
     Args:
-        attention: any soft or hard attention without coverage, whose queries and annotations have
-            the same number of units.
-        causal: let a position see itself and those before it only.
+        attention: any soft or hard attention without coverage, for queries and values with the
+            same number of units.
+        causal: let a position attend only to itself and to earlier positions.
 
     Example:
-        >>> heads = [ScaledDotScore(2, 2, 0) for _ in range(4)]
-        >>> attention = SelfAttention(MultiHeadAttention(heads, query_size=8, annotation_size=8))
+        >>> heads = [ScaledDotScore() for _ in range(4)]
+        >>> attention = SelfAttention(MultiHeadAttention(heads, query_size=8, value_size=8))
         >>> sequence, mask = torch.randn(3, 5, 8), torch.ones(3, 5, dtype=torch.bool)
         >>> contexts, weights = attention(sequence, mask)
         >>> contexts.shape, weights.shape
@@ -43,7 +43,7 @@ class SelfAttention(nn.Module):
         Returns:
             Contexts (B, S, C) and weights (B, S, S); both are 0 in the rows of padding.
         """
-        # Padding asks nothing either, so that whoever sums over positions sums over tokens.
+        # Padding attends to nothing either, so that a sum over positions is a sum over tokens.
         allowed = mask.unsqueeze(1) & mask.unsqueeze(2)
         if self.causal:
             allowed = allowed.tril()
@@ -55,11 +55,11 @@ class BidirectionalAttention(nn.Module):
     al. 2016, arXiv:1606.01933, equation 2; Seo et al. 2017, arXiv:1611.01603, use the same two).
 
         e_ij = score(a_i, b_j)
-        contexts of a_i: sum_j softmax_j(e_ij) b_j      what of b answers to a_i
-        contexts of b_j: sum_i softmax_i(e_ij) a_i      what of a answers to b_j
+        contexts of a_i: sum_j softmax_j(e_ij) b_j      what in b answers a_i
+        contexts of b_j: sum_i softmax_i(e_ij) a_i      what in a answers b_j
 
     Example:
-        >>> attention = BidirectionalAttention(BilinearScore(4, 6, 0))
+        >>> attention = BidirectionalAttention(BilinearScore(query_size=4, key_size=6))
         >>> first, second = torch.randn(2, 3, 4), torch.randn(2, 5, 6)
         >>> masks = torch.ones(2, 3, dtype=torch.bool), torch.ones(2, 5, dtype=torch.bool)
         >>> (for_first, weights), (for_second, _) = attention(first, second, *masks)
@@ -74,20 +74,20 @@ class BidirectionalAttention(nn.Module):
     def forward(
         self, first: Tensor, second: Tensor, first_mask: Tensor, second_mask: Tensor
     ) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
-        """Attend both ways.
+        """Attend in both directions.
 
         Args:
-            first: (B, M, D); its units are the queries' of the scoring function.
-            second: (B, N, C); its units are the annotations'.
+            first: the queries of the scoring function, (B, M, D).
+            second: the keys of the scoring function, (B, N, C).
             first_mask: True at tokens, (B, M).
             second_mask: True at tokens, (B, N).
 
         Returns:
-            For the first sequence contexts (B, M, C) and weights (B, M, N), for the second
-            contexts (B, N, D) and weights (B, N, M); all are 0 in the rows of padding.
+            Contexts (B, M, C) and weights (B, M, N) for the first sequence, and contexts (B, N, D)
+            and weights (B, N, M) for the second; all are 0 in the rows of padding.
         """
         energies = self.score(first, self.score.project(second))
         allowed = first_mask.unsqueeze(2) & second_mask.unsqueeze(1)
-        ahead = masked_softmax(energies, allowed)
-        back = masked_softmax(energies.transpose(1, 2), allowed.transpose(1, 2))
-        return (weighted_sum(ahead, second), ahead), (weighted_sum(back, first), back)
+        forward = masked_softmax(energies, allowed)
+        backward = masked_softmax(energies.transpose(1, 2), allowed.transpose(1, 2))
+        return (weighted_sum(forward, second), forward), (weighted_sum(backward, first), backward)

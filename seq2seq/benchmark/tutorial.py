@@ -55,12 +55,12 @@ def decode(decoder: Decoder, target_in: Tensor, encoded: EncoderOutput) -> Tenso
         embedded = decoder.dropout(decoder.embedding(tokens))
         keys = decoder.attention.project(encoded.annotations)
         context, weights = decoder.attention(
-            state.hidden, keys, encoded.annotations, encoded.mask, state.past
+            state.hidden, keys, encoded.annotations, encoded.mask, state.history
         )
         gates = decoder.input_layer(embedded) + decoder.context_layer(context)
         recurrent = decoder.cell(gates, state.recurrent)
-        past = None if state.past is None else state.past.then(weights)
+        history = None if state.history is None else state.history.append(weights)
         shown = state.hidden if decoder.output_state == "previous" else recurrent.hidden
         logits.append(decoder.output(shown, embedded, context))
-        state = DecoderState(recurrent, past)
+        state = DecoderState(recurrent, history)
     return torch.stack(logits, dim=1)

@@ -24,8 +24,8 @@ def is_supported(decoder: Decoder) -> bool:
     return (
         type(attention) is Attention
         and type(attention.score) is AdditiveScore
-        and type(attention.weighing) is Soft
-        and attention.weighing.normalise is masked_softmax
+        and type(attention.distribution) is Soft
+        and attention.distribution.normalize is masked_softmax
         and attention.coverage_layer is None
         and type(decoder.cell) in KERNELS
     )

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from seq2seq.attention.build import AnyAttention
-from seq2seq.attention.distribution import Past
+from seq2seq.attention.distribution import AttentionHistory
 from seq2seq.model.cells import RecurrentCell, RecurrentState
 from seq2seq.model.dropout import Dropout
 from seq2seq.model.encoder import EncoderOutput
@@ -30,7 +30,7 @@ class DecoderState(NamedTuple):
     """State that one target position passes on to the next."""
 
     recurrent: RecurrentState
-    past: Past | None  # weights of earlier positions, for an attention that needs them
+    history: AttentionHistory | None  # weights of earlier positions, for an attention that needs them
 
     @property
     def hidden(self) -> Tensor:
@@ -39,8 +39,8 @@ class DecoderState(NamedTuple):
 
     def select(self, rows: Tensor) -> "DecoderState":
         """Select rows by index (N,); an index may occur more than once."""
-        past = None if self.past is None else self.past.select(rows)
-        return DecoderState(self.recurrent.select(rows), past)
+        history = None if self.history is None else self.history.select(rows)
+        return DecoderState(self.recurrent.select(rows), history)
 
 
 class Unrolled(NamedTuple):
@@ -106,8 +106,8 @@ class Decoder(nn.Module):
     def initial_state(self, encoded: EncoderOutput) -> DecoderState:
         """Compute ``s_0``."""
         hidden = torch.tanh(self.initial_layer(encoded.final)).to(self.initial_layer.weight.dtype)
-        past = self.attention.start(encoded.annotations)
-        return DecoderState(self.cell.initial_state(hidden), past)
+        history = self.attention.initial_history(encoded.annotations)
+        return DecoderState(self.cell.initial_state(hidden), history)
 
     def memory(self, encoded: EncoderOutput) -> Memory:
         """Project the annotations to keys, once for all target positions."""
@@ -128,11 +128,11 @@ class Decoder(nn.Module):
             The state ``s_i``, the context (B, C) and the attention weights (B, S).
         """
         context, weights = self.attention(
-            state.hidden, memory.keys, memory.annotations, memory.mask, state.past
+            state.hidden, memory.keys, memory.annotations, memory.mask, state.history
         )
         recurrent = self.cell(gates + self.context_layer(context), state.recurrent)
-        past = None if state.past is None else state.past.then(weights)
-        return DecoderState(recurrent, past), context, weights
+        history = None if state.history is None else state.history.append(weights)
+        return DecoderState(recurrent, history), context, weights
 
     def step(
         self, tokens: Tensor, state: DecoderState, memory: Memory
