@@ -20,15 +20,15 @@ from matplotlib.patches import Rectangle
 from torch import Tensor
 
 from seq2seq.attention.distribution import (
+    AttentionHistory,
+    Distribution,
     Hard,
     LocalMonotonic,
     LocalPredictive,
     Monotonic,
-    Past,
     Soft,
-    Weighing,
 )
-from seq2seq.attention.masking import NORMALISERS, masked_softmax
+from seq2seq.attention.masking import NORMALIZERS, masked_softmax
 from seq2seq.attention.pooling import Attention
 from seq2seq.attention.scoring import DotScore, GaussianScore, ScaledDotScore
 from seq2seq.attention.sequences import BidirectionalAttention, SelfAttention
@@ -169,7 +169,7 @@ def kernel() -> Figure:
 
 def pooled(queries: Tensor, keys: Tensor, values: Tensor, w: float) -> tuple[Tensor, Tensor]:
     """Gaussian attention pooling of scalars: (Q,), (S,), (S,) -> (Q,), (Q, S)."""
-    score = GaussianScore(1, 1, 0)
+    score = GaussianScore()
     score.log_width.data.fill_(math.log(w))
     known = torch.ones(1, len(keys), dtype=torch.bool)
     with torch.no_grad():
@@ -179,7 +179,7 @@ def pooled(queries: Tensor, keys: Tensor, values: Tensor, w: float) -> tuple[Ten
     return found[0, :, 0], weights[0]
 
 
-def normalisers() -> Figure:
+def normalizers() -> Figure:
     """What softmax, 1.5-entmax and sparsemax make of two energies, and of seven."""
     width, height, left, plot = 850, 300, 52, 340
     figure = new_figure(width, height)
@@ -191,7 +191,7 @@ def normalisers() -> Figure:
     names = {"softmax": "softmax", "entmax15": "1.5-entmax", "sparsemax": "sparsemax"}
     colours = {"softmax": DARK, "entmax15": MIDDLE, "sparsemax": WARM}
     for name, label in names.items():
-        weights = NORMALISERS[name](energies, known)[:, 0]
+        weights = NORMALIZERS[name](energies, known)[:, 0]
         axes.plot(
             difference.numpy(), weights.numpy(), color=colours[name], linewidth=1.6, label=label
         )
@@ -203,7 +203,7 @@ def normalisers() -> Figure:
     write(figure, left + plot / 2, bottom - 24, "d", FONT, MUTED, ha="center")
 
     seven = torch.tensor([[2.0, 1.6, 1.2, 0.8, 0.0, -0.5, -1.0]])
-    rows = [NORMALISERS[name](seven, torch.ones(1, 7, dtype=torch.bool)) for name in names]
+    rows = [NORMALIZERS[name](seven, torch.ones(1, 7, dtype=torch.bool)) for name in names]
     columns = [f"{energy:g}" for energy in seven[0].tolist()]
     layout = lay_out(columns, list(names.values()), 40, FONT, ruler_of(figure))
     panel = Panel("", torch.cat(rows), columns, list(names.values()))
@@ -237,7 +237,7 @@ def windows() -> Figure:
     energies = made_up_energies()
     predictive, centers = given_predictions()
     expected, stopping = Monotonic(noise=0.0), Monotonic(noise=0.0).eval()
-    ways: list[tuple[str, Weighing, float]] = [
+    ways: list[tuple[str, Distribution, float]] = [
         ("soft", Soft(), 0.0),
         ("soft, sparsemax", Soft("sparsemax"), 0.0),
         ("soft, coverage", Soft(), 2.0),
@@ -258,7 +258,7 @@ def windows() -> Figure:
     return draw_panels([panels[:4], panels[4:]], 18, caption, bar=True)
 
 
-def walk(energies: Tensor, weighing: Weighing, discouragement: float) -> Tensor:
+def walk(energies: Tensor, weighing: Distribution, discouragement: float) -> Tensor:
     """Weights (T, S) of the target positions one after another.
 
     The scoring function is a dot product that returns ``energies`` (T, S): queries are the rows of
@@ -266,17 +266,17 @@ def walk(energies: Tensor, weighing: Weighing, discouragement: float) -> Tensor:
     energy of each source position by ``discouragement`` times the weight it has had.
     """
     num_target, num_source = energies.shape
-    attention = Attention(DotScore(num_target + 1, num_target + 1, 0), weighing, discouragement > 0)
+    attention = Attention(DotScore(), weighing, discouragement > 0)
     if attention.coverage_layer is not None:
         attention.coverage_layer.weight.data.zero_()[-1] = -discouragement
     keys = torch.cat([energies, torch.zeros(1, num_source)]).T.unsqueeze(0)
     queries = torch.cat([torch.eye(num_target), torch.ones(num_target, 1)], dim=1)
     mask = torch.ones(1, num_source, dtype=torch.bool)
-    past, found = Past.none(keys), []
+    history, found = AttentionHistory.empty(keys), []
     with torch.no_grad():
         for query in queries:
-            _, weights = attention(query[None], keys, keys, mask, past)
-            past = past.then(weights)
+            _, weights = attention(query[None], keys, keys, mask, history)
+            history = history.append(weights)
             found.append(weights[0])
     return torch.stack(found)
 
@@ -307,10 +307,10 @@ def sequences() -> Figure:
         torch.tensor([[VECTORS[word] for word in words]]) * 2.6 for words in (PREMISE, HYPOTHESIS)
     )
     known, also_known = (torch.ones(x.shape[:2], dtype=torch.bool) for x in (first, second))
-    attention = Attention(ScaledDotScore(4, 4, 0))
+    attention = Attention(ScaledDotScore())
     every = SelfAttention(attention)(first, known)[1]
     earlier = SelfAttention(attention, causal=True)(first, known)[1]
-    both = BidirectionalAttention(ScaledDotScore(4, 4, 0))
+    both = BidirectionalAttention(ScaledDotScore())
     (_, ahead), (_, back) = both(first, second, known, also_known)
     panels = [
         Panel("self", every[0], PREMISE, PREMISE),
@@ -414,7 +414,7 @@ def plain(axes: Axes, labels: bool) -> None:
 
 
 PICTURES: dict[str, Callable[[], Figure]] = {
-    f"{draw.__name__}.png": draw for draw in (masking, kernel, normalisers, windows, sequences)
+    f"{draw.__name__}.png": draw for draw in (masking, kernel, normalizers, windows, sequences)
 }
 
 

@@ -20,7 +20,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from seq2seq.config.renamed import upgrade
+from seq2seq.config.renamed import current_tensor_name, upgrade
 from seq2seq.config.schema import from_json
 from seq2seq.files import replacing
 
@@ -138,6 +138,7 @@ def load_checkpoint(path: Path, parts: tuple[str, ...] | None = None) -> Checkpo
             header.pop("progress", None)
         else:
             _check_digests(metadata, names, tensors)
+        tensors = {current_tensor_name(name): tensor for name, tensor in tensors.items()}
         return Checkpoint(tensors, header, path)
     except DamagedCheckpointError as error:
         raise DamagedCheckpointError(f"checkpoint={path} {error}.") from error

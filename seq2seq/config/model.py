@@ -9,7 +9,7 @@ from seq2seq.config.schema import group, setting
 class AttentionConfig:
     name: str = setting(
         "additive",
-        "scoring function; none: no attention, one context for all positions",
+        "scoring function; none: no attention, the same context at all target positions",
         decides="parameters",
         choices=(
             "additive",
@@ -26,58 +26,72 @@ class AttentionConfig:
         ),
     )
     size: int = setting(
-        256, "units of a hidden layer, where there is one", decides="parameters", at_least=1
+        256,
+        "units of the hidden layer, if the scoring function or the mode has one",
+        decides="parameters",
+        at_least=1,
     )
-    weighing: str = setting(
+    mode: str = setting(
         "soft",
-        "which source positions get weights: all, a window around the diagonal (local_m) or around "
-        "a predicted position (local_p), one drawn at random (hard), the next one that stops a "
-        "search from left to right (monotonic)",
+        "source positions that get weights: all (soft), a window around the diagonal (local_m) or "
+        "around a predicted position (local_p), a single position, sampled in training (hard), the "
+        "next one that stops a scan from left to right (monotonic)",
         decides="parameters",
         choices=("soft", "local_m", "local_p", "hard", "monotonic"),
     )
-    normalisation: str = setting(
+    normalization: str = setting(
         "softmax",
-        "how energies become weights, of soft and local attention",
+        "function that turns energies into weights, in the modes soft, local_m, and local_p",
         decides="parameters",
         choices=("softmax", "sparsemax", "entmax15"),
     )
-    heads: int = setting(1, "attentions side by side", decides="parameters", at_least=1)
+    heads: int = setting(1, "attention heads", decides="parameters", at_least=1)
     coverage: bool = setting(
-        False, "let the sum of the weights given so far enter the score", decides="parameters"
+        False, "add a coverage term, the sum of earlier weights, to the score", decides="parameters"
     )
     window: int = setting(
-        10, "of local attention: positions to either side", decides="parameters", at_least=1
+        10,
+        "positions on either side of the center (local attention)",
+        decides="parameters",
+        at_least=1,
     )
-    temperature: float = setting(1.0, "of hard attention's gradient", decides="parameters", above=0)
+    temperature: float = setting(
+        1.0, "Gumbel-softmax temperature (hard attention)", decides="parameters", above=0
+    )
     noise: float = setting(
-        1.0, "added to monotonic attention's energies in training", decides="parameters", at_least=0
+        1.0,
+        "standard deviation of the noise added to energies in training (monotonic attention)",
+        decides="parameters",
+        at_least=0,
     )
     max_positions: int = setting(
-        100, "source positions that location can tell apart", decides="parameters", at_least=1
+        100,
+        "source positions that location scoring distinguishes",
+        decides="parameters",
+        at_least=1,
     )
 
     def check(self) -> None:
         blind = self.name in ("location", "average", "none")
-        if self.name == "none" and (self.weighing, self.normalisation) != ("soft", "softmax"):
+        if self.name == "none" and (self.mode, self.normalization) != ("soft", "softmax"):
             raise ValueError(
-                f"model.attention.name=none weighs nothing: leave out model.attention.weighing="
-                f"{self.weighing}, model.attention.normalisation={self.normalisation}."
+                f"model.attention.name=none computes no weights: leave out model.attention.mode="
+                f"{self.mode}, model.attention.normalization={self.normalization}."
             )
         if self.coverage and (blind or self.heads > 1):
             raise ValueError(
                 f"model.attention.coverage=true needs one head and a scoring function that reads "
                 f"keys, not model.attention.name={self.name}, model.attention.heads={self.heads}."
             )
-        if self.heads > 1 and (self.name == "none" or self.weighing not in ("soft", "hard")):
+        if self.heads > 1 and (self.name == "none" or self.mode not in ("soft", "hard")):
             raise ValueError(
-                f"model.attention.heads={self.heads} goes with model.attention.weighing=soft or "
-                f"hard and some attention, not with weighing={self.weighing}, name={self.name}."
+                f"model.attention.heads={self.heads} goes with model.attention.mode=soft or "
+                f"hard and some attention, not with mode={self.mode}, name={self.name}."
             )
-        if self.normalisation != "softmax" and self.weighing in ("hard", "monotonic"):
+        if self.normalization != "softmax" and self.mode in ("hard", "monotonic"):
             raise ValueError(
-                f"model.attention.normalisation={self.normalisation} has no meaning with "
-                f"model.attention.weighing={self.weighing}; leave it at softmax."
+                f"model.attention.normalization={self.normalization} has no meaning with "
+                f"model.attention.mode={self.mode}; leave it at softmax."
             )
 
 

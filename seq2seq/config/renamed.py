@@ -1,4 +1,4 @@
-"""Settings that were renamed: the only place that still knows their old names.
+"""Renamed settings and parameters: the only place that still knows their old names.
 
 Checkpoints and manifests of earlier versions are upgraded when they are read; on the command line
 an old name is refused with the new one.
@@ -16,6 +16,19 @@ RENAMED = {  # old key: new key, in the same group
 }
 _KNOWN = {key for key, _ in settings(TrainConfig)}
 RENAMED = {old: new for old, new in RENAMED.items() if old not in _KNOWN}
+
+
+RENAMED_TENSORS = {  # old prefix: new prefix, of the tensors in a checkpoint
+    "model.decoder.attention.weighing.": "model.decoder.attention.distribution.",
+}
+
+
+def current_tensor_name(name: str) -> str:
+    """Return the current name of a tensor in a checkpoint."""
+    for old, new in RENAMED_TENSORS.items():
+        if name.startswith(old):
+            return new + name.removeprefix(old)
+    return name
 
 
 def upgrade(config: Any, prefix: str = "") -> Any:

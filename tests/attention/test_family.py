@@ -1,9 +1,9 @@
-"""What every attention of conf/model/attention promises, whatever it is made of.
+"""Properties of every attention in conf/model/attention, whatever it consists of.
 
 The files are read as they are, so that a new one is tested without a line here.
 """
 
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import NamedTuple
 
 import pytest
@@ -16,74 +16,76 @@ from torch import Tensor
 from torch.testing import assert_close
 
 from seq2seq.attention.build import build_attention
+from seq2seq.attention.distribution import MODES
+from seq2seq.attention.masking import NORMALIZERS
+from seq2seq.attention.scoring import SCORES
 from seq2seq.config.model import AttentionConfig
 
 H = C = 8  # equal, because some scoring functions compare unit by unit; heads divide it
 
 
-class Kind(NamedTuple):
-    """An attention as it is asked: in training or in evaluation."""
+class Case(NamedTuple):
+    """An attention in training or in evaluation."""
 
     config: AttentionConfig
     training: bool
 
     @property
     def sees_positions(self):
-        """All others see a set of annotations, whatever their order."""
+        """Whether the result depends on the order of the values."""
         return (
-            self.config.name in ("location", "none")  # a row for each position; both ends
-            or self.config.weighing in ("local_m", "local_p")  # windows of neighbours
-            or self.config.weighing == "monotonic"  # searches from left to right
+            self.config.name in ("location", "none")  # a row per position; both ends
+            or self.config.mode in ("local_m", "local_p")  # windows of neighbors
+            or self.config.mode == "monotonic"  # scans from left to right
         )
 
 
 def load(path):
-    """With sizes so small that sources of these tests are longer than windows."""
+    """With sizes so small that sources are longer than windows."""
     config = AttentionConfig(**yaml.safe_load(path.read_text(encoding="utf-8")))
     return replace(config, size=5, window=2, max_positions=4, temperature=0.5)
 
 
 CONFIGS = {path.stem: load(path) for path in sorted((ROOT / "conf/model/attention").glob("*.yaml"))}
-EVALUATED = {name: Kind(config, training=False) for name, config in CONFIGS.items()}
-# Training differs from evaluation for these alone; a test says so.
-DRAWN = {
-    f"{name}, training": Kind(config, training=True)
+EVALUATION = {name: Case(config, training=False) for name, config in CONFIGS.items()}
+# Training differs from evaluation only for these, as a test below confirms.
+RANDOM = {
+    f"{name}, training": Case(config, training=True)
     for name, config in CONFIGS.items()
-    if config.weighing in ("hard", "monotonic")
+    if config.mode in ("hard", "monotonic")
 }
 EXPECTED = {
-    f"{name}, training without noise": Kind(replace(config, noise=0.0), training=True)
+    f"{name}, training without noise": Case(replace(config, noise=0.0), training=True)
     for name, config in CONFIGS.items()
-    if config.weighing == "monotonic"
+    if config.mode == "monotonic"
 }
 
 
-def each(kinds):
-    return pytest.mark.parametrize("kind", kinds.values(), ids=kinds)
+def each(cases):
+    return pytest.mark.parametrize("case", cases.values(), ids=cases)
 
 
-every_kind = each(EVALUATED | EXPECTED | DRAWN)
-# Padding and other sentences get draws too, and so they move those of the tokens: what does not
-# depend on them is the distribution, which the tests of ``weighing`` look at.
-every_sure_kind = each(EVALUATED | EXPECTED)
+every_case = each(EVALUATION | EXPECTED | RANDOM)
+# Padding and other sentences also consume random numbers, which shifts those of the tokens.
+every_deterministic_case = each(EVALUATION | EXPECTED)
 few = settings(max_examples=6)
 
 
 class Problem(NamedTuple):
-    """Some sentences, padded at the end as batches are, and what is asked of them."""
+    """Sentences, padded at the end as batches are, and one query per target position."""
 
     queries: Tensor  # (B, T, H)
-    annotations: Tensor  # (B, S, C)
+    values: Tensor  # (B, S, C)
     mask: Tensor  # (B, S)
 
     def rows(self, rows):
-        return Problem(*(part[rows] for part in self))
+        return Problem(*(tensor[rows] for tensor in self))
 
 
 @st.composite
-def problems(draw, shortest=0):
-    """With padding behind all sentences, with none, and with sentences without a token."""
-    lengths = draw(st.lists(st.integers(shortest, 7), min_size=1, max_size=3))
+def problems(draw):
+    """With padding after all sentences, with none, and with sentences without tokens."""
+    lengths = draw(st.lists(st.integers(0, 7), min_size=1, max_size=3))
     width = max(1, *lengths) + draw(st.integers(0, 2))
     num_targets, scale = draw(st.integers(1, 3)), draw(st.sampled_from([0.1, 1.0, 3.0]))
     generator = torch.Generator().manual_seed(draw(st.integers(0, 2**31)))
@@ -95,40 +97,45 @@ def problems(draw, shortest=0):
     return Problem(random(num_targets, H), random(width, C), mask)
 
 
+def full_problem(batch=3, num_targets=3, size=6):
+    seed(3)
+    mask = torch.ones(batch, size, dtype=torch.bool)
+    values = torch.randn(batch, size, C).double()
+    return Problem(torch.randn(batch, num_targets, H).double(), values, mask)
+
+
 def seed(number):
-    """Draw the same from here on. torch.manual_seed would write down the whole call stack for each
-    kind of device that is not there: half of the time of these tests."""
+    """Like torch.manual_seed, which spends half the time of these tests on absent devices."""
     torch.default_generator.manual_seed(number)
 
 
-def build(kind):
-    """With parameters of about 1: whatever is wrongly connected then shows in the weights."""
+def build(case):
+    """With parameters of about 1, so that a wrong connection shows in the weights."""
     seed(1)
-    attention = build_attention(kind.config, H, C)
+    attention = build_attention(case.config, H, C)
     for parameter in attention.parameters():
         torch.nn.init.normal_(parameter)
-    return attention.double().train(kind.training)
+    return attention.double().train(case.training)
 
 
-def walk(attention, problem, past=None):
-    """Contexts (B, T, C), weights (B, T, S) and the past after them, position by position."""
-    queries, annotations, mask = problem
-    keys = attention.project(annotations)
-    past = past or attention.start(annotations)
+def walk(attention, problem, history=None):
+    """Contexts (B, T, C), weights (B, T, S) and the history after them, position by position."""
+    queries, values, mask = problem
+    keys = attention.project(values)
+    history = history or attention.initial_history(values)
     contexts, alignment = [], []
     for query in queries.unbind(dim=1):
-        context, weights = attention(query, keys, annotations, mask, past)
-        past = past and past.then(weights)
+        context, weights = attention(query, keys, values, mask, history)
+        history = history and history.append(weights)
         contexts.append(context)
         alignment.append(weights)
-    return torch.stack(contexts, dim=1), torch.stack(alignment, dim=1), past
+    return torch.stack(contexts, dim=1), torch.stack(alignment, dim=1), history
 
 
 def attend(attention, problem):
-    """As ``walk``, with the same draws each time."""
+    """``walk`` with the same random numbers each time; contexts and weights."""
     seed(2)
-    contexts, weights, _ = walk(attention, problem)
-    return contexts, weights
+    return walk(attention, problem)[:2]
 
 
 def assert_same(found, expected):
@@ -136,88 +143,74 @@ def assert_same(found, expected):
         assert_close(one, other)
 
 
-def test_there_is_a_file_for_every_part_of_an_attention():
-    """So that none of them escapes the tests of this module."""
-    for item in fields(AttentionConfig):
-        if item.metadata["choices"]:
-            used = {getattr(config, item.name) for config in CONFIGS.values()}
-            assert used == set(item.metadata["choices"]), item.name
+@pytest.mark.parametrize(
+    ("registry", "key"), [(SCORES, "name"), (MODES, "mode"), (NORMALIZERS, "normalization")]
+)
+def test_every_registered_name_has_a_file(registry, key):
+    """So that these tests cover each of them."""
+    assert {getattr(config, key) for config in CONFIGS.values()} == set(registry)
     assert any(config.coverage for config in CONFIGS.values())
     assert any(config.heads > 1 for config in CONFIGS.values())
-    assert all(H % config.heads == 0 for config in CONFIGS.values())
 
 
-@every_kind
+@every_case
 @few
 @given(problems())
-def test_a_row_sums_to_one_and_is_zero_at_padding_and_where_there_is_no_token(kind, problem):
-    """Only without attention are all rows 0."""
-    attention = build(kind)
-    contexts, weights = attend(attention, problem)
-    sums = problem.mask.any(dim=1).double().unsqueeze(1).expand(weights.shape[:2])
+def test_weights_sum_to_one_and_are_zero_at_padding_and_in_rows_without_tokens(case, problem):
+    """Without attention, all weights are 0."""
+    contexts, weights = attend(build(case), problem)
+    has_tokens = problem.mask.any(dim=1) & (case.config.name != "none")
     assert contexts.shape == (*problem.queries.shape[:2], C)
     assert weights.shape == (*problem.queries.shape[:2], problem.mask.shape[1])
     assert (weights >= 0).all()
-    assert_close(weights.sum(dim=2), 0 * sums if kind.config.name == "none" else sums)
+    assert_close(weights.sum(dim=2), has_tokens.double()[:, None].expand(weights.shape[:2]))
     assert (weights.transpose(1, 2)[~problem.mask] == 0).all()
     assert (contexts[~problem.mask.any(dim=1)] == 0).all()
     assert contexts.isfinite().all()
 
 
-@every_sure_kind
+@every_deterministic_case
 @few
 @given(problems(), st.integers(1, 3))
-def test_padding_changes_nothing(kind, problem, more):
-    """A sentence reads the same alone and beside a longer one."""
-    attention, (queries, annotations, mask) = build(kind), problem
+def test_padding_and_other_sentences_change_nothing(case, problem, more):
+    attention, (queries, values, mask) = build(case), problem
     contexts, weights = attend(attention, problem)
-    junk = torch.cat([annotations, torch.full((len(mask), more, C), 1e3).double()], dim=1)
+    junk = torch.cat([values, torch.full((len(mask), more, C), 1e3).double()], dim=1)
     longer = torch.cat([mask, torch.zeros(len(mask), more, dtype=torch.bool)], dim=1)
     padded_contexts, padded_weights = attend(attention, Problem(queries, junk, longer))
     assert_close(padded_contexts, contexts)
     assert_close(padded_weights[..., :-more], weights)
     assert (padded_weights[..., -more:] == 0).all()
-
-
-@every_sure_kind
-@few
-@given(problems())
-def test_sentences_of_a_batch_do_not_see_each_other(kind, problem):
-    attention = build(kind)
-    contexts, weights = attend(attention, problem)
-    for row in range(len(problem.mask)):
+    for row in range(len(mask)):
         alone = attend(attention, problem.rows([row]))
         assert_same(alone, (contexts[row : row + 1], weights[row : row + 1]))
 
 
-@each({name: kind for name, kind in EVALUATED.items() if not kind.sees_positions})
+@each({name: case for name, case in EVALUATION.items() if not case.sees_positions})
 @few
 @given(problems(), st.randoms(use_true_random=False))
-def test_the_order_of_the_source_positions_does_not_matter(kind, problem, random):
-    """Attention sees a set: weights move with their annotations, the context stays. Padding may
-    then lie anywhere."""
-    attention, (queries, annotations, mask) = build(kind), problem
+def test_order_of_source_positions_does_not_matter(case, problem, random):
+    """Weights move with their values, and the context stays; padding may then be anywhere."""
+    attention, (queries, values, mask) = build(case), problem
     order = random.sample(range(mask.shape[1]), mask.shape[1])
     contexts, weights = attend(attention, problem)
-    moved = attend(attention, Problem(queries, annotations[:, order], mask[:, order]))
+    moved = attend(attention, Problem(queries, values[:, order], mask[:, order]))
     assert_same(moved, (contexts, weights[..., order]))
 
 
-@each({name: kind for name, kind in EVALUATED.items() if kind.sees_positions})
-def test_those_that_see_positions_have_an_order(kind):
-    attention, mask = build(kind), torch.ones(3, 7, dtype=torch.bool)
-    problem = Problem(torch.randn(3, 3, H).double(), torch.randn(3, 7, C).double(), mask)
+@each({name: case for name, case in EVALUATION.items() if case.sees_positions})
+def test_order_matters_where_positions_are_seen(case):
+    attention, problem = build(case), full_problem()
     contexts, _ = attend(attention, problem)
-    moved, _ = attend(attention, problem._replace(annotations=problem.annotations.flip(1)))
+    moved, _ = attend(attention, problem._replace(values=problem.values.flip(1)))
     assert (moved - contexts).abs().max() > 0.1
 
 
-@every_kind
+@every_case
 @few
 @given(problems())
-def test_the_future_is_not_read(kind, problem):
-    """What is asked later changes nothing of where the decoder has looked by then."""
-    attention = build(kind)
+def test_later_queries_do_not_change_earlier_results(case, problem):
+    attention = build(case)
     contexts, weights = attend(attention, problem)
     for i in range(1, problem.queries.shape[1]):
         queries = torch.cat([problem.queries[:, :i], -3 * problem.queries[:, i:]], dim=1)
@@ -226,70 +219,51 @@ def test_the_future_is_not_read(kind, problem):
         assert torch.equal(new_weights[:, :i], weights[:, :i])
 
 
-LOOKING_BACK = {
-    name: kind
-    for name, kind in (EVALUATED | EXPECTED).items()
-    if build(kind).start(torch.zeros(1, 1, C)) is not None
+WITH_HISTORY = {
+    name: case
+    for name, case in (EVALUATION | EXPECTED).items()
+    if build(case).initial_history(torch.zeros(1, 1, C)) is not None
 }
 
 
-def test_these_look_back():
-    assert {"coverage", "local_m", "monotonic"} <= set(LOOKING_BACK)
+def test_history_is_kept_exactly_where_it_is_needed():
+    needed = {"coverage", "local_m", "monotonic", "monotonic, training without noise"}
+    assert set(WITH_HISTORY) == needed
 
 
-@each(LOOKING_BACK)
+@each(WITH_HISTORY)
 @few
 @given(problems(), problems(), st.data())
-def test_a_past_that_was_reordered_goes_on_as_its_rows_would_have(kind, problem, later, data):
-    """As a search does: hypotheses change places, and some go on twice."""
-    attention = build(kind)
-    _, _, past = walk(attention, problem)
+def test_reordered_history_continues_as_its_rows_would_have(case, problem, later, data):
+    """As in a search, where hypotheses move between rows and some continue twice."""
+    attention = build(case)
+    _, _, history = walk(attention, problem)
     rows = data.draw(st.lists(st.integers(0, len(problem.mask) - 1), min_size=1, max_size=5))
     queries = later.queries[:1].expand(len(problem.mask), -1, -1)
-    contexts, weights, _ = walk(attention, problem._replace(queries=queries), past)
+    contexts, weights, _ = walk(attention, problem._replace(queries=queries), history)
     chosen = problem._replace(queries=queries).rows(rows)
-    reordered = walk(attention, chosen, past.select(torch.tensor(rows)))[:2]
+    reordered = walk(attention, chosen, history.select(torch.tensor(rows)))[:2]
     assert_same(reordered, (contexts[rows], weights[rows]))
 
 
-@every_kind
+@every_case
 @few
 @given(problems())
-def test_gradients_are_zero_at_padding_and_finite_also_without_a_token(kind, problem):
-    """Annotations are 0 at padding, as the encoder makes them: a square root there, as that of a
-    cosine, has no finite slope of its own."""
-    attention, (queries, annotations, mask) = build(kind), problem
+def test_gradients_are_finite_and_zero_at_padding_and_in_rows_without_tokens(case, problem):
+    """Values at padding are 0, as the encoder makes them: a norm has no finite slope there."""
+    attention, (queries, values, mask) = build(case), problem
     queries.requires_grad_()
-    annotations = annotations.masked_fill(~mask[..., None], 0.0).requires_grad_()
-    contexts, weights = attend(attention, Problem(queries, annotations, mask))
+    values = values.masked_fill(~mask[..., None], 0.0).requires_grad_()
+    contexts, weights = attend(attention, Problem(queries, values, mask))
     (contexts.square().sum() + weights.square().sum()).backward()
-    assert (annotations.grad[~mask] == 0).all()
-    for tensor in (queries, annotations, *attention.parameters()):
+    assert (values.grad[~mask] == 0).all()
+    for tensor in (queries, values, *attention.parameters()):
         assert tensor.grad is None or tensor.grad.isfinite().all()
     assert queries.grad is None or (queries.grad[~mask.any(dim=1)] == 0).all()
 
 
-@every_sure_kind
-def test_gradients_are_those_of_finite_differences(kind):
-    """Of queries, annotations and parameters, through three target positions."""
-    attention, mask = build(kind), torch.arange(6) < torch.tensor([[6], [3]])
-    queries, annotations = torch.randn(2, 3, H).double(), torch.randn(2, 6, C).double()
-    names = [name for name, _ in attention.named_parameters()]
-
-    def outputs(queries, annotations, *parameters):
-        return torch.func.functional_call(
-            Walk(attention),
-            {f"attention.{name}": value for name, value in zip(names, parameters, strict=True)},
-            (Problem(queries, annotations, mask),),
-        )
-
-    inputs = [queries, annotations, *attention.parameters()]
-    inputs = [tensor.detach().requires_grad_() for tensor in inputs]
-    assert torch.autograd.gradcheck(outputs, inputs, fast_mode=True)
-
-
 class Walk(torch.nn.Module):
-    """``attend`` as a module, whose parameters can be given."""
+    """``attend`` as a module, so that torch.func can replace the parameters."""
 
     def __init__(self, attention):
         super().__init__()
@@ -299,45 +273,53 @@ class Walk(torch.nn.Module):
         return attend(self.attention, problem)
 
 
-@every_kind
+@every_deterministic_case
+def test_gradients_equal_finite_differences(case):
+    """For queries, values, and parameters, through three target positions."""
+    attention, mask = build(case), torch.arange(6) < torch.tensor([[6], [3]])
+    queries, values = torch.randn(2, 3, H).double(), torch.randn(2, 6, C).double()
+    names = [f"attention.{name}" for name, _ in attention.named_parameters()]
+
+    def outputs(queries, values, *parameters):
+        named = dict(zip(names, parameters, strict=True))
+        return torch.func.functional_call(Walk(attention), named, (Problem(queries, values, mask),))
+
+    inputs = [queries, values, *attention.parameters()]
+    inputs = [tensor.detach().requires_grad_() for tensor in inputs]
+    assert torch.autograd.gradcheck(outputs, inputs, fast_mode=True)
+
+
+@every_case
 @few
 @given(problems(), problems())
-def test_nothing_is_remembered_between_calls_and_nothing_given_is_changed(kind, problem, other):
-    attention = build(kind)
+def test_a_call_keeps_no_state_and_modifies_no_argument(case, problem, other):
+    attention = build(case)
     before = [dict(vars(module)) for module in attention.modules()]
-    values = {name: value.clone() for name, value in attention.state_dict().items()}
-    given_parts = [part.clone() for part in problem]
+    parameters = {name: value.clone() for name, value in attention.state_dict().items()}
+    arguments = [tensor.clone() for tensor in problem]
     first = attend(attention, problem)
     attend(attention, other)
-    again = attend(attention, problem)
-    assert all(map(torch.equal, first, again))
-    assert all(map(torch.equal, problem, given_parts))
+    assert all(map(torch.equal, first, attend(attention, problem)))
+    assert all(map(torch.equal, problem, arguments))
     assert [dict(vars(module)) for module in attention.modules()] == before
     assert not list(attention.buffers())
-    assert set(values) == {name for name, _ in attention.named_parameters()}
-    assert all(torch.equal(value, values[name]) for name, value in attention.state_dict().items())
+    for name, value in attention.state_dict().items():
+        assert torch.equal(value, parameters[name])
 
 
-@each({name: kind for name, kind in EVALUATED.items() if f"{name}, training" not in DRAWN})
-def test_training_changes_nothing(kind):
-    problem = Problem(
-        torch.randn(3, 3, H).double(),
-        torch.randn(3, 6, C).double(),
-        torch.arange(6) < torch.tensor([[6], [3], [1]]),
-    )
-    seed(3)
-    expected = walk(build(kind), problem)[:2]
+@each({name: case for name, case in EVALUATION.items() if f"{name}, training" not in RANDOM})
+def test_training_equals_evaluation_and_draws_nothing(case):
+    problem = full_problem()
+    expected = walk(build(case), problem)[:2]
     state = torch.get_rng_state()
-    found = walk(build(kind).train(), problem)[:2]
+    found = walk(build(case).train(), problem)[:2]
     assert all(map(torch.equal, found, expected))
     assert torch.equal(torch.get_rng_state(), state)
 
 
-@each(DRAWN)
-def test_training_draws_at_each_call(kind):
-    attention, mask = build(kind), torch.ones(20, 6, dtype=torch.bool)
-    problem = Problem(torch.randn(20, 2, H).double(), torch.randn(20, 6, C).double(), mask)
-    first, second = walk(attention, problem)[1], walk(attention, problem)[1]
-    assert not torch.equal(first, second)
+@each(RANDOM)
+def test_training_draws_at_each_call_and_evaluation_does_not(case):
+    attention, problem = build(case), full_problem(batch=20)
+    assert not torch.equal(walk(attention, problem)[1], walk(attention, problem)[1])
     attention.eval()
     assert torch.equal(walk(attention, problem)[1], walk(attention, problem)[1])

@@ -1,4 +1,4 @@
-"""Scoring functions beside their formulas, computed for one query and one key at a time."""
+"""Scoring functions compared with their formulas, computed for one query and one key at a time."""
 
 import numpy as np
 import pytest
@@ -6,7 +6,7 @@ import torch
 from torch.testing import assert_close
 
 from seq2seq.attention.distribution import Soft
-from seq2seq.attention.masking import NORMALISERS
+from seq2seq.attention.masking import NORMALIZERS
 from seq2seq.attention.pooling import Attention
 from seq2seq.attention.scoring import (
     SCORES,
@@ -20,11 +20,12 @@ from seq2seq.attention.scoring import (
     NormedAdditiveScore,
     ScaledDotScore,
 )
+from seq2seq.config.model import AttentionConfig
 
 B, Q, S, H, C, A = 2, 3, 7, 4, 6, 5
-UNIT_BY_UNIT = ("dot", "scaled_dot", "cosine", "gaussian")  # need annotations as wide as queries
+KINDS = {name: kind for name, kind in SCORES.items() if kind is not None}
 
-# Of parameters p, a query s, an annotation h and its position j.
+# Energy of a query s and a key h at position j, given the parameters p.
 FORMULAS = {
     "additive": lambda p, s, h, j: (
         p["energy_layer.weight"][0]
@@ -54,7 +55,7 @@ FORMULAS = {
     "average": lambda p, s, h, j: 0.0,
 }  # fmt: skip
 
-every_score = pytest.mark.parametrize("name", SCORES)
+every_score = pytest.mark.parametrize("name", KINDS)
 
 
 @pytest.fixture(autouse=True)
@@ -69,170 +70,129 @@ def lively(module):
     return module.double()
 
 
-def some_score(name):
-    """A scoring function and annotations that it can read."""
-    units = H if name in UNIT_BY_UNIT else C
-    score = lively(SCORES[name](H, units, A))
-    return score, torch.randn(B, S, units, dtype=torch.float64)
+def build(name, query_size=H, key_size=C):
+    if KINDS[name].compares_units:
+        key_size = query_size
+    config = AttentionConfig(size=A, max_positions=A)
+    return lively(KINDS[name].from_config(config, query_size, key_size)), key_size
 
 
 def random(*shape):
     return torch.randn(*shape, dtype=torch.float64)
 
 
-def attend(score, query, keys, values, mask):
-    return Attention(score)(query, score.project(keys), values, mask)
-
-
-def test_every_scoring_function_has_a_formula_here():
-    assert set(FORMULAS) == set(SCORES)
+def energies(score, query, keys):
+    return score(query, score.project(keys))
 
 
 @every_score
-def test_energies_are_those_of_the_formula(name):
-    score, annotations = some_score(name)
-    query = random(B, H)
+def test_energies_equal_the_formula_for_one_query_and_for_several(name):
+    score, key_size = build(name)
+    queries, keys = random(B, Q, H), random(B, S, key_size)
     parameters = {key: value.detach().numpy() for key, value in score.named_parameters()}
-    expected = [
-        [FORMULAS[name](parameters, query[b].numpy(), annotations[b, j].numpy(), j)
-         for j in range(S)]
-        for b in range(B)
-    ]  # fmt: skip
-    keys = score.project(annotations)
-    assert keys.shape == (B, S, score.key_size)
-    assert_close(score(query, keys), torch.tensor(expected, dtype=torch.float64))
+    expected = torch.zeros(B, Q, S, dtype=torch.float64)
+    for b, q, j in np.ndindex(B, Q, S):
+        s, h = queries[b, q].numpy(), keys[b, j].numpy()
+        expected[b, q, j] = float(FORMULAS[name](parameters, s, h, j))
+    projected = score.project(keys)
+    assert projected.shape == (B, S, score.projected_size(key_size))
+    assert_close(score(queries, projected), expected)
+    assert_close(score(queries[:, 0], projected), expected[:, 0])
 
 
 @every_score
-def test_many_queries_at_once_are_many_queries_one_by_one(name):
-    score, annotations = some_score(name)
-    queries, keys = random(B, Q, H), score.project(annotations)
-    one_by_one = [score(query, keys) for query in queries.unbind(dim=1)]
-    assert_close(score(queries, keys), torch.stack(one_by_one, dim=1))
+def test_scores_declare_whether_they_see_keys(name):
+    score, key_size = build(name)
+    query, keys = random(B, H), random(B, S, key_size)
+    same = torch.equal(energies(score, query, keys), energies(score, query, 2 * keys + 1))
+    assert same != score.sees_keys
 
 
 # Worked examples of two tutorials
 
 
-@pytest.mark.parametrize("name", [name for name, kind in SCORES.items() if kind.sees_keys])
-@pytest.mark.parametrize("normalisation", NORMALISERS)
-def test_equal_keys_are_looked_at_alike_whatever_the_query_and_the_parameters(name, normalisation):
-    """A tutorial's example: the mean of the first 2 and of the first 6 values."""
+@pytest.mark.parametrize("name", [name for name, kind in KINDS.items() if kind.sees_keys])
+@pytest.mark.parametrize("normalization", NORMALIZERS)
+def test_equal_keys_give_the_mean_of_the_values(name, normalization):
+    """A tutorial's example: the mean of the first 2 and of the first 6 values, for any query."""
     values = torch.arange(40.0, dtype=torch.float64).reshape(1, 10, 4).repeat(2, 1, 1)
     mask = torch.arange(10) < torch.tensor([[2], [6]])
-    query_size = 2 if name in UNIT_BY_UNIT else 20
-    for _ in range(5):
-        score = lively(SCORES[name](query_size, 2, 8))
-        keys = score.project(torch.ones(2, 10, 2, dtype=torch.float64))
-        context, _ = Attention(score, Soft(normalisation))(
-            random(2, query_size), keys, values, mask
-        )
-        assert_close(context, torch.tensor([[2.0, 3, 4, 5], [10, 11, 12, 13]]).double())
+    query_size = 2 if KINDS[name].compares_units else 20
+    score, _ = build(name, query_size, key_size=2)
+    keys = score.project(torch.ones(2, 10, 2, dtype=torch.float64))
+    context, _ = Attention(score, Soft(normalization))(random(2, query_size), keys, values, mask)
+    assert_close(context, torch.tensor([[2.0, 3, 4, 5], [10, 11, 12, 13]]).double())
 
 
-EXAMPLES = {  # query, keys, the right weights, the weights that the tutorial prints
-    "three keys": (
-        [1.0, 0.8],
-        [[0.9, 0.1], [0.8, 0.2], [0.7, 0.9]],
-        [0.2984, 0.2942, 0.4073],
-        [0.2561, 0.2525, 0.4914],
-    ),
-    "two keys": ([2.0, 3, 1], [[1.0, 2, 1], [1, 1, 2]], [0.7604, 0.2396], [0.5837, 0.4163]),
-}
+THREE_KEYS = [1.0, 0.8], [[0.9, 0.1], [0.8, 0.2], [0.7, 0.9]]
+TWO_KEYS = [2.0, 3, 1], [[1.0, 2, 1], [1, 1, 2]]
 
 
-@pytest.mark.parametrize("example", EXAMPLES)
-def test_scaled_dot_products_of_worked_examples(example):
-    """The tutorials' own code gives the right weights; what they print beside it, 0.2561 0.2525
-    0.4914 and 0.5837 0.4163, is given by neither dot product."""
-    query, keys, right, printed = (torch.tensor(part) for part in EXAMPLES[example])
-    mask = torch.ones(1, len(keys), dtype=torch.bool)
-    for kind in (ScaledDotScore, DotScore):
-        score = kind(len(query), len(query), 0)
-        _, weights = attend(score, query[None], keys[None], keys[None], mask)
-        assert (weights[0] - printed).abs().max() > 0.02
-        if kind is ScaledDotScore:
-            assert_close(weights[0], right, atol=5e-5, rtol=0)
+@pytest.mark.parametrize(
+    ("example", "correct", "printed"),
+    [
+        (THREE_KEYS, [0.2984, 0.2942, 0.4073], [0.2561, 0.2525, 0.4914]),
+        (TWO_KEYS, [0.7604, 0.2396], [0.5837, 0.4163]),
+    ],
+    ids=["three keys", "two keys"],
+)
+def test_scaled_dot_product_equals_worked_examples(example, correct, printed):
+    """The weights that the tutorials print come from neither dot product."""
+    query, keys = (torch.tensor([part]) for part in example)
+    values = torch.tensor([[[1.0, 0.1], [0.9, 0.2], [0.8, 0.3]]])[:, : keys.shape[1]]
+    mask = torch.ones(keys.shape[:2], dtype=torch.bool)
+    context, weights = Attention(ScaledDotScore())(query, keys, values, mask)
+    assert_close(weights, torch.tensor([correct]), atol=5e-5, rtol=0)
+    if example is THREE_KEYS:  # the tutorial prints 0.8766 0.2235
+        assert_close(context, torch.tensor([[0.8891, 0.2109]]), atol=5e-5, rtol=0)
+    _, unscaled = Attention(DotScore())(query, keys, values, mask)
+    assert (unscaled - torch.tensor([printed])).abs().max() > 0.02
 
 
-def test_the_output_of_a_worked_example():
-    """0.8891 0.2109, where the tutorial prints 0.8766 0.2235."""
-    query, keys, *_ = (torch.tensor(part) for part in EXAMPLES["three keys"])
-    values = torch.tensor([[1.0, 0.1], [0.9, 0.2], [0.8, 0.3]])
-    mask = torch.ones(1, 3, dtype=torch.bool)
-    context, _ = attend(ScaledDotScore(2, 2, 0), query[None], keys[None], values[None], mask)
-    assert_close(context, torch.tensor([[0.8891, 0.2109]]), atol=5e-5, rtol=0)
+# Relations between scoring functions
 
 
-# What relates one scoring function to another, or to itself
-
-
-def test_concatenation_is_additive_scoring_with_both_matrices_side_by_side():
-    concat, additive = lively(ConcatScore(H, C, A)), lively(AdditiveScore(H, C, A))
-    halves = [additive.query_layer.weight, additive.key_layer.weight]
-    concat.load_state_dict(
-        {
-            "pair_layer.weight": torch.cat(halves, dim=1),
-            "energy_layer.weight": additive.energy_layer.weight,
-        }
-    )
-    query, annotations = random(B, H), random(B, S, C)
-    assert_close(
-        concat(query, concat.project(annotations)), additive(query, additive.project(annotations))
-    )
-
-
-def test_normed_additive_scoring_is_additive_scoring_with_a_v_of_that_length():
-    normed, additive = lively(NormedAdditiveScore(H, C, A)), lively(AdditiveScore(H, C, A))
+def test_concat_and_normed_additive_scores_can_express_additive_scoring():
+    additive, concat = lively(AdditiveScore(H, C, A)), lively(ConcatScore(H, C, A))
+    normed = lively(NormedAdditiveScore(H, C, A))
+    v = additive.energy_layer.weight
     with torch.no_grad():
+        halves = [additive.query_layer.weight, additive.key_layer.weight]
+        concat.pair_layer.weight.copy_(torch.cat(halves, dim=1))
+        concat.energy_layer.weight.copy_(v)
         normed.query_layer.bias.zero_()
         normed.query_layer.weight.copy_(additive.query_layer.weight)
         normed.key_layer.weight.copy_(additive.key_layer.weight)
-        normed.direction.copy_(7 * additive.energy_layer.weight)
-        normed.log_gain.copy_((additive.energy_layer.weight.norm() * A**0.5).log())
-    query, annotations = random(B, H), random(B, S, C)
-    assert_close(
-        normed(query, normed.project(annotations)), additive(query, additive.project(annotations))
-    )
+        normed.direction.copy_(7 * v)
+        normed.log_gain.copy_((v.norm() * A**0.5).log())
+    query, keys = random(B, H), random(B, S, C)
+    for score in (concat, normed):
+        assert_close(energies(score, query, keys), energies(additive, query, keys))
 
 
-def test_bilinear_scoring_with_the_identity_is_a_dot_product():
-    bilinear, dot = BilinearScore(H, H, A).double(), DotScore(H, H, A)
+def test_bilinear_score_with_the_identity_equals_the_dot_product():
+    bilinear = BilinearScore(H, H).double()
     torch.nn.init.eye_(bilinear.key_layer.weight)
-    query, annotations = random(B, H), random(B, S, H)
-    assert_close(
-        bilinear(query, bilinear.project(annotations)), dot(query, dot.project(annotations))
-    )
-
-
-def test_a_cosine_reads_directions_and_a_gaussian_kernel_differences():
-    query, annotations, shift = random(B, H), random(B, S, H), random(H)
-    cosine, gaussian = lively(CosineScore(H, H, A)), lively(GaussianScore(H, H, A))
-
-    def energies(score, query, annotations):
-        return score(query, score.project(annotations))
-
-    expected = energies(cosine, query, annotations)
-    assert_close(energies(cosine, 3 * query, annotations * random(B, S, 1).exp()), expected)
-    expected = energies(gaussian, query, annotations)
-    assert_close(energies(gaussian, query + shift, annotations + shift), expected)
+    query, keys = random(B, H), random(B, S, H)
+    assert_close(energies(bilinear, query, keys), energies(DotScore(), query, keys))
 
 
 @pytest.mark.parametrize("kind", [ScaledDotScore, CosineScore])
 @pytest.mark.parametrize("units", [8, 512])
-def test_energies_of_random_vectors_have_variance_one_whatever_their_size(kind, units):
-    score = kind(units, units, 0)
-    energies = score(torch.randn(50, units), score.project(torch.randn(50, 400, units)))
-    assert_close(energies.square().mean().item(), 1.0, atol=0.1, rtol=0)
+def test_energies_of_random_vectors_have_variance_one_at_every_size(kind, units):
+    found = energies(kind(), torch.randn(50, units), torch.randn(50, 400, units))
+    assert_close(found.square().mean().item(), 1.0, atol=0.1, rtol=0)
 
 
-def test_location_scoring_looks_at_no_position_that_it_has_no_row_for():
-    """And its gradient is finite, also where it has no choice."""
-    score = lively(LocationScore(H, C, A))
+# Numerical edge cases
+
+
+def test_location_score_gives_no_weight_to_positions_without_a_row():
+    score = lively(LocationScore(H, A))
     query = random(2, H).requires_grad_()
-    annotations = random(2, A + 4, C)
+    values = random(2, A + 4, C)
     mask = torch.arange(A + 4) < torch.tensor([[A + 4], [2]])
-    context, weights = attend(score, query, annotations, annotations, mask)
+    context, weights = Attention(score)(query, values, values, mask)
     assert (weights[:, A:] == 0).all()
     assert (weights[0, :A] > 0).all()
     context.square().sum().backward()
@@ -240,35 +200,26 @@ def test_location_scoring_looks_at_no_position_that_it_has_no_row_for():
     assert score.query_layer.weight.grad.isfinite().all()
 
 
-@pytest.mark.parametrize("name", [name for name, kind in SCORES.items() if not kind.sees_keys])
-def test_some_scoring_functions_see_no_keys(name):
-    score, annotations = some_score(name)
-    query = random(B, H)
-    other = score(query, score.project(random(B, S, C)))
-    assert torch.equal(score(query, score.project(annotations)), other)
-
-
-def test_a_kernel_tells_near_keys_apart_far_from_the_origin():
-    """By the products |s|^2 + |h|^2 - 2 s . h all three would be alike."""
+def test_gaussian_score_distinguishes_close_keys_far_from_the_origin():
+    """The expansion |s|^2 + |h|^2 - 2 s . h would give all three the same energy."""
     keys = torch.tensor([[[10_000.0], [10_001.0], [10_002.0]]])
-    energies = GaussianScore(1, 1, 0)(torch.tensor([[10_000.5]]), keys)
-    assert_close(energies, -torch.tensor([[0.25, 0.25, 2.25]]) / 2)
+    found = GaussianScore()(torch.tensor([[10_000.5]]), keys)
+    assert_close(found, -torch.tensor([[0.25, 0.25, 2.25]]) / 2)
 
 
 @pytest.mark.parametrize("kind", [torch.float16, torch.bfloat16])
-def test_a_vector_of_zeros_has_no_direction_but_a_gradient_in_half_precision(kind):
-    score = CosineScore(4, 4, 0).to(kind)
-    query, keys = (
-        torch.zeros(1, *shape, dtype=kind, requires_grad=True) for shape in ((4,), (3, 4))
-    )
-    energies = score(query, score.project(keys))
-    assert (energies == 0).all()
-    energies.sum().backward()
+def test_cosine_score_of_zero_vectors_is_zero_with_finite_gradients_in_half_precision(kind):
+    query = torch.zeros(1, 4, dtype=kind, requires_grad=True)
+    keys = torch.zeros(1, 3, 4, dtype=kind, requires_grad=True)
+    found = energies(CosineScore().to(kind), query, keys)
+    assert (found == 0).all()
+    found.sum().backward()
     assert query.grad.isfinite().all()
     assert keys.grad.isfinite().all()
 
 
-@pytest.mark.parametrize("kind", [DotScore, ScaledDotScore, CosineScore, GaussianScore])
-def test_vectors_of_unequal_size_are_refused_where_units_are_compared(kind):
-    with pytest.raises(ValueError, match="queries of 3 and annotations of 4 units"):
-        kind(3, 4, 0)
+@pytest.mark.parametrize("name", [name for name, kind in KINDS.items() if kind.compares_units])
+def test_scores_that_compare_units_refuse_vectors_of_unequal_size(name):
+    """Also where broadcasting would hide the mistake."""
+    with pytest.raises(ValueError, match="queries of 1 and keys of 4 units"):
+        KINDS[name]()(torch.zeros(B, 1), torch.zeros(B, S, 4))

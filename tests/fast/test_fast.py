@@ -332,7 +332,7 @@ def test_weights_in_blocks_multiply_alike_whatever_rows_there_are(dtype):
     ("attention", "is_fast"),
     [
         (Attention(AdditiveScore(4, 5, 6)), True),
-        (Attention(AdditiveScore(4, 5, 6), coverage=True), False),
+        (Attention(AdditiveScore(4, 5, 6), coverage_size=6), False),
         (Attention(AdditiveScore(4, 5, 6), Soft("sparsemax")), False),
         (Attention(AdditiveScore(4, 5, 6), LocalMonotonic(1)), False),
         (Attention(ConcatScore(4, 5, 6)), False),
