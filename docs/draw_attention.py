@@ -189,11 +189,11 @@ def normalizers() -> Figure:
     energies = torch.stack([difference, torch.zeros(401)], dim=1)
     known = torch.ones(401, 2, dtype=torch.bool)
     names = {"softmax": "softmax", "entmax15": "1.5-entmax", "sparsemax": "sparsemax"}
-    colours = {"softmax": DARK, "entmax15": MIDDLE, "sparsemax": WARM}
+    colors = {"softmax": DARK, "entmax15": MIDDLE, "sparsemax": WARM}
     for name, label in names.items():
         weights = NORMALIZERS[name](energies, known)[:, 0]
         axes.plot(
-            difference.numpy(), weights.numpy(), color=colours[name], linewidth=1.6, label=label
+            difference.numpy(), weights.numpy(), color=colors[name], linewidth=1.6, label=label
         )
     axes.set(xlim=(-4, 4), ylim=(-0.03, 1.03), xticks=range(-4, 5, 2), yticks=(0, 0.5, 1))
     for text in axes.legend(loc="upper left", frameon=False).get_texts():
@@ -233,7 +233,7 @@ def made_up_energies() -> Tensor:
 
 
 def windows() -> Figure:
-    """One matrix of energies under every way of weighing."""
+    """One matrix of energies in every attention mode."""
     energies = made_up_energies()
     predictive, centers = given_predictions()
     expected, stopping = Monotonic(noise=0.0), Monotonic(noise=0.0).eval()
@@ -249,16 +249,16 @@ def windows() -> Figure:
     ]
     marks = {"local-m, window 2": torch.arange(8.0), "local-p, window 2": centers}
     panels = []
-    for index, (title, weighing, discouragement) in enumerate(ways):
-        weights = walk(energies, weighing, discouragement)
+    for index, (title, distribution, discouragement) in enumerate(ways):
+        weights = walk(energies, distribution, discouragement)
         rows = TARGET if index % 4 == 0 else [""] * len(TARGET)
         mask = weights > 0 if title in marks else None  # a softmax: 0 is outside the window
         panels.append(Panel(title, weights, SOURCE, rows, mask, marks.get(title)))
-    caption = "columns: source   rows: target   grey: outside the window   dots: its centre"
+    caption = "columns: source   rows: target   grey: outside the window   dots: its center"
     return draw_panels([panels[:4], panels[4:]], 18, caption, bar=True)
 
 
-def walk(energies: Tensor, weighing: Distribution, discouragement: float) -> Tensor:
+def walk(energies: Tensor, distribution: Distribution, discouragement: float) -> Tensor:
     """Weights (T, S) of the target positions one after another.
 
     The scoring function is a dot product that returns ``energies`` (T, S): queries are the rows of
@@ -266,7 +266,8 @@ def walk(energies: Tensor, weighing: Distribution, discouragement: float) -> Ten
     energy of each source position by ``discouragement`` times the weight it has had.
     """
     num_target, num_source = energies.shape
-    attention = Attention(DotScore(), weighing, discouragement > 0)
+    coverage_size = num_target + 1 if discouragement else None
+    attention = Attention(DotScore(), distribution, coverage_size)
     if attention.coverage_layer is not None:
         attention.coverage_layer.weight.data.zero_()[-1] = -discouragement
     keys = torch.cat([energies, torch.zeros(1, num_source)]).T.unsqueeze(0)
@@ -284,12 +285,12 @@ def walk(energies: Tensor, weighing: Distribution, discouragement: float) -> Ten
 def given_predictions() -> tuple[LocalPredictive, Tensor]:
     """A local-p whose predictions are given, near each translation; and these, (T,)."""
     centers = torch.tensor([0.3, 1.1, 2.2, 5.8, 4.8, 5.9, 4.6, 7.7])
-    weighing = LocalPredictive(query_size=len(TARGET) + 1, size=1, window=2)
-    weighing.position_layer.weight.data.fill_(10)
+    distribution = LocalPredictive(query_size=len(TARGET) + 1, hidden_size=1, window=2)
+    distribution.position_layer.weight.data.fill_(10)
     share = centers / (len(SOURCE) - 1)
-    weighing.query_layer.weight.data[0, :-1] = torch.atanh(share.logit() / 10)
-    weighing.query_layer.weight.data[0, -1] = 0
-    return weighing, centers
+    distribution.query_layer.weight.data[0, :-1] = torch.atanh(share.logit() / 10)
+    distribution.query_layer.weight.data[0, -1] = 0
+    return distribution, centers
 
 
 # Made up: units for article, person, music, action.
@@ -329,7 +330,7 @@ def draw_panels(
     written: bool = False,
     bar: bool = False,
 ) -> Figure:
-    """Panels in rows, their columns aligned; a caption below, the colour scale at the right."""
+    """Panels in rows, their columns aligned; a caption below, the color scale at the right."""
     ruler = ruler_of(new_figure(100, 100))
     layouts = [[lay_out(p.columns, p.rows, cell, FONT, ruler) for p in row] for row in grid]
     lefts, x = [], 0.0

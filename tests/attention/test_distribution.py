@@ -302,6 +302,9 @@ def test_monotonic_gradients_are_finite_where_stopping_is_certain():
 # All modes
 
 
+@pytest.mark.guarantee(
+    "A sentence without tokens gets zero weights and finite gradients, not NaN or uniform weights."
+)
 @pytest.mark.parametrize("training", [False, True])
 @pytest.mark.parametrize(
     "distribution",

@@ -153,6 +153,12 @@ def test_every_registered_name_has_a_file(registry, key):
     assert any(config.heads > 1 for config in CONFIGS.values())
 
 
+@pytest.mark.guarantee(
+    "Padding has a weight of exactly zero, and its content, even NaN, changes nothing."
+)
+@pytest.mark.guarantee(
+    "A sentence without tokens gets zero weights and finite gradients, not NaN or uniform weights."
+)
 @every_case
 @few
 @given(problems())
@@ -169,6 +175,10 @@ def test_weights_sum_to_one_and_are_zero_at_padding_and_in_rows_without_tokens(c
     assert contexts.isfinite().all()
 
 
+@pytest.mark.guarantee(
+    "Padding has a weight of exactly zero, and its content, even NaN, changes nothing."
+)
+@pytest.mark.guarantee("Sentences of a batch do not affect each other.")
 @every_deterministic_case
 @few
 @given(problems(), st.integers(1, 3))
@@ -206,6 +216,9 @@ def test_order_matters_where_positions_are_seen(case):
     assert (moved - contexts).abs().max() > 0.1
 
 
+@pytest.mark.guarantee(
+    "No position reads later target tokens, and single steps equal the unrolled decoder."
+)
 @every_case
 @few
 @given(problems())
@@ -246,6 +259,9 @@ def test_reordered_history_continues_as_its_rows_would_have(case, problem, later
     assert_same(reordered, (contexts[rows], weights[rows]))
 
 
+@pytest.mark.guarantee(
+    "A sentence without tokens gets zero weights and finite gradients, not NaN or uniform weights."
+)
 @every_case
 @few
 @given(problems())
@@ -289,6 +305,7 @@ def test_gradients_equal_finite_differences(case):
     assert torch.autograd.gradcheck(outputs, inputs, fast_mode=True)
 
 
+@pytest.mark.guarantee("Attention keeps no state between calls and modifies no argument.")
 @every_case
 @few
 @given(problems(), problems())

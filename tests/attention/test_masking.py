@@ -62,6 +62,9 @@ def gradient(normalize, scores, mask):
 # Shared contract
 
 
+@pytest.mark.guarantee(
+    "Padding has a weight of exactly zero, and its content, even NaN, changes nothing."
+)
 @every_normalizer
 @few_examples
 @given(rows(CLOSE, ANY), st.floats(width=32))
@@ -89,6 +92,9 @@ def test_weights_ignore_a_shift_and_follow_a_permutation_of_the_scores(
     assert_close(moved, normalize(scores, mask)[order])
 
 
+@pytest.mark.guarantee(
+    "A sentence without tokens gets zero weights and finite gradients, not NaN or uniform weights."
+)
 @every_normalizer
 @pytest.mark.parametrize("kind", FLOATS)
 def test_equal_scores_share_the_weight_and_an_empty_row_is_zero(normalize, kind):
@@ -113,6 +119,7 @@ def test_first_and_second_derivatives_equal_finite_differences(normalize):
         assert torch.autograd.gradgradcheck(normalize, (scores, mask))
 
 
+@pytest.mark.guarantee("Half-precision weights equal single-precision weights rounded once.")
 @every_normalizer
 @pytest.mark.parametrize("kind", [torch.float16, torch.bfloat16])
 def test_half_precision_weights_equal_rounded_single_precision_weights(normalize, kind):
@@ -125,6 +132,7 @@ def test_half_precision_weights_equal_rounded_single_precision_weights(normalize
     assert grad.isfinite().all()
 
 
+@pytest.mark.guarantee("Attention keeps no state between calls and modifies no argument.")
 @every_normalizer
 def test_scores_of_the_caller_are_not_modified(normalize):
     scores = torch.randn(2, 4)
@@ -160,6 +168,9 @@ def test_lengths_mean_the_mask_of_their_leading_positions(normalize, kind):
     assert torch.equal(normalize(heads, lengths), normalize(heads, per_sentence[:, None]))
 
 
+@pytest.mark.guarantee(
+    "Attention requires a boolean mask, True at tokens; masks of zeros and ones are refused."
+)
 @every_normalizer
 @pytest.mark.parametrize(
     ("scores_shape", "mask", "error", "message"),

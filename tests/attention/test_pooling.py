@@ -297,6 +297,9 @@ REFUSED = {
 }  # fmt: skip
 
 
+@pytest.mark.guarantee(
+    "Impossible attention settings are refused in one line that names keys and values."
+)
 @pytest.mark.parametrize("case", REFUSED)
 def test_impossible_combinations_are_refused_with_keys_and_values(case):
     options, expected = REFUSED[case]
@@ -306,6 +309,9 @@ def test_impossible_combinations_are_refused_with_keys_and_values(case):
     assert "\n" not in str(error.value)
 
 
+@pytest.mark.guarantee(
+    "Impossible attention settings are refused in one line that names keys and values."
+)
 @pytest.mark.parametrize("name", NAMES)
 def test_unequal_sizes_are_refused_exactly_where_units_are_compared(name):
     """Heads project both to one size."""
@@ -351,6 +357,9 @@ def test_several_queries_are_refused_where_one_is_accepted(attention, num_querie
         )
 
 
+@pytest.mark.guarantee(
+    "Attention requires a boolean mask, True at tokens; masks of zeros and ones are refused."
+)
 @pytest.mark.parametrize(
     "attention", [NoAttention(), build(H), build(H, heads=2)], ids=lambda one: type(one).__name__
 )

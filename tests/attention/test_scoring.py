@@ -85,6 +85,7 @@ def energies(score, query, keys):
     return score(query, score.project(keys))
 
 
+@pytest.mark.guarantee("Scoring functions, cells and initial values are those of the cited papers.")
 @every_score
 def test_energies_equal_the_formula_for_one_query_and_for_several(name):
     score, key_size = build(name)
@@ -111,6 +112,7 @@ def test_scores_declare_whether_they_see_keys(name):
 # Worked examples of two tutorials
 
 
+@pytest.mark.guarantee("The worked examples of the tutorials are computed correctly.")
 @pytest.mark.parametrize("name", [name for name, kind in KINDS.items() if kind.sees_keys])
 @pytest.mark.parametrize("normalization", NORMALIZERS)
 def test_equal_keys_give_the_mean_of_the_values(name, normalization):
@@ -128,6 +130,7 @@ THREE_KEYS = [1.0, 0.8], [[0.9, 0.1], [0.8, 0.2], [0.7, 0.9]]
 TWO_KEYS = [2.0, 3, 1], [[1.0, 2, 1], [1, 1, 2]]
 
 
+@pytest.mark.guarantee("The worked examples of the tutorials are computed correctly.")
 @pytest.mark.parametrize(
     ("example", "correct", "printed"),
     [

@@ -50,6 +50,9 @@ def lively(module):
 # Self-attention
 
 
+@pytest.mark.guarantee(
+    "No position reads later target tokens, and single steps equal the unrolled decoder."
+)
 @every_attention
 @either_way
 def test_self_attention_equals_single_queries_to_the_visible_positions(name, causal):

@@ -72,6 +72,9 @@ def loss_of(model, batch):
     return -chosen[batch.target_out != PAD].sum()
 
 
+@pytest.mark.guarantee(
+    "No position reads later target tokens, and single steps equal the unrolled decoder."
+)
 @every_attention
 @either_mode
 def test_single_steps_equal_the_unrolled_decoder(config, training):
@@ -201,6 +204,7 @@ def assert_same(found, expected):
         np.testing.assert_allclose(one.alignment, other.alignment, atol=1e-4)
 
 
+@pytest.mark.guarantee("The score and alignment of a translation equal those of forced decoding.")
 @every_attention
 @pytest.mark.parametrize(("beam_size", "num_texts"), [(1, 3), (4, 10)])
 def test_score_and_alignment_of_a_translation_equal_those_of_forced_decoding(
@@ -218,6 +222,7 @@ def test_score_and_alignment_of_a_translation_equal_those_of_forced_decoding(
     assert len({len(translation.tokens) for translation in translations}) >= 3
 
 
+@pytest.mark.guarantee("Batch size and order do not change translations.")
 @every_attention
 def test_batch_size_and_order_do_not_change_translations(config):
     expected = build_translator(config).translate(SENTENCES)
@@ -227,6 +232,7 @@ def test_batch_size_and_order_do_not_change_translations(config):
     assert_same(found, [expected[i] for i in order])
 
 
+@pytest.mark.guarantee("Translating draws no random numbers.")
 @pytest.mark.parametrize("name", ["hard", "monotonic"])
 def test_translating_draws_no_random_numbers(name):
     """Also with a model in training mode, which stays in that mode."""
