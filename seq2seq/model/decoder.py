@@ -30,7 +30,9 @@ class DecoderState(NamedTuple):
     """State that one target position passes on to the next."""
 
     recurrent: RecurrentState
-    history: AttentionHistory | None  # weights of earlier positions, for an attention that needs them
+    history: (
+        AttentionHistory | None
+    )  # weights of earlier positions, for an attention that needs them
 
     @property
     def hidden(self) -> Tensor:
