@@ -4,14 +4,14 @@ from dataclasses import dataclass
 
 from seq2seq.config.schema import MISSING, Form, group, setting
 
-# Of a folder, so that it needs no quotes in an override and leads nowhere else.
+# A folder name that needs no quotes on the command line and cannot lead to another folder.
 NAME = Form(r"\w[\w.-]{0,99}", "a name of up to 100 letters, digits, . _ and -, no path")
 LANGUAGE = Form(r"[A-Za-z][\w-]{0,29}", "the code of a language, such as de or zh-Hans")
 
 
 @dataclass
 class SplitConfig:
-    """Where one part of a corpus lies, below ``data.root``; ``.gz`` is read as it is."""
+    """Files of one split of a corpus, below ``data.root``; ``.gz`` files are read directly."""
 
     source: str = setting(
         MISSING, "file of source sentences, or a .tsv file with a header", decides="corpus"
@@ -28,7 +28,7 @@ class SplitConfig:
 class TokenizerConfig:
     name: str = setting(
         "moses",
-        "how sentences are split",
+        "tokenizer that splits sentences",
         decides="text",
         choices=(
             "moses",
@@ -42,55 +42,66 @@ class TokenizerConfig:
         ),
     )
     lowercase: bool = setting(
-        False, "lowercase first; scores are then not comparable to others", decides="text"
+        False,
+        "convert text to lower case; scores are then not comparable to cased ones",
+        decides="text",
     )
     model_type: str = setting(
         "bpe", "kind of SentencePiece model", decides="text", choices=("bpe", "unigram")
     )
-    vocabulary_size: int = setting(8000, "SentencePiece pieces", decides="text", at_least=10)
-    joint: bool = setting(True, "one SentencePiece model for both languages", decides="text")
+    vocabulary_size: int = setting(
+        8000, "number of SentencePiece pieces", decides="text", at_least=10
+    )
+    joint: bool = setting(True, "train one SentencePiece model for both languages", decides="text")
 
 
 @dataclass
 class VocabularyConfig:
     max_size: int | None = setting(
-        None, "most tokens kept a side, special ones not counted", decides="text", at_least=1
+        None,
+        "maximum number of tokens per language, excluding special ones",
+        decides="text",
+        at_least=1,
     )
     min_frequency: int = setting(
-        1, "occurrences below which a token is unknown", decides="text", at_least=1
+        1,
+        "minimum occurrences of a token in the training text; rarer ones are unknown",
+        decides="text",
+        at_least=1,
     )
-    joint: bool = setting(False, "one vocabulary for both languages", decides="text")
+    joint: bool = setting(False, "build one vocabulary for both languages", decides="text")
 
 
 @dataclass
 class DataConfig:
     name: str = setting(
         MISSING,
-        "names run folders; `multi30k` also says what to download",
+        "name of the corpus and of its run folders; `multi30k` is downloaded if missing",
         decides="corpus",
         form=NAME,
     )
-    root: str = setting(MISSING, "folder of the files", decides="nothing")
-    url: str | None = setting(None, "mirror to download a named corpus from", decides="nothing")
+    root: str = setting(MISSING, "folder of the corpus files", decides="nothing")
+    url: str | None = setting(
+        None, "mirror from which a named corpus is downloaded", decides="nothing"
+    )
     prepared: str = setting(
-        MISSING, "folder in which token ids are kept for the next run", decides="nothing"
+        MISSING, "folder that keeps token ids for later runs", decides="nothing"
     )
     source_language: str = setting(
-        MISSING, "code of the language translated from", decides="text", form=LANGUAGE
+        MISSING, "code of the source language", decides="text", form=LANGUAGE
     )
     target_language: str = setting(
-        MISSING, "code of the language translated into", decides="text", form=LANGUAGE
+        MISSING, "code of the target language", decides="text", form=LANGUAGE
     )
-    source_column: str = setting("source", "column of a .tsv file", decides="text")
-    target_column: str = setting("target", "column of a .tsv file", decides="text")
+    source_column: str = setting("source", "source column of a .tsv file", decides="text")
+    target_column: str = setting("target", "target column of a .tsv file", decides="text")
     train: SplitConfig = group(SplitConfig)
     valid: SplitConfig = group(SplitConfig)
     test: SplitConfig = group(SplitConfig)
-    test_set: str = setting("test", "which test part, where a corpus has several", decides="corpus")
+    test_set: str = setting("test", "test set to use if the corpus has several", decides="corpus")
     max_tokens: int = setting(
         100,
-        "longest training sentence, in tokens of either side; longer "
-        "pairs are left out, of the training part only",
+        "maximum tokens per sentence, in either language; longer training pairs are dropped",
         decides="text",
         comparable=True,
         at_least=1,
