@@ -30,9 +30,7 @@ class DecoderState(NamedTuple):
     """State that one target position passes on to the next."""
 
     recurrent: RecurrentState
-    history: (
-        AttentionHistory | None
-    )  # weights of earlier positions, for an attention that needs them
+    history: AttentionHistory | None  # of an attention that needs earlier weights
 
     @property
     def hidden(self) -> Tensor:

@@ -6,6 +6,7 @@ from seq2seq.data import vocabulary as module
 from seq2seq.data.vocabulary import SPECIALS, UnknownTokenCounter, Vocabulary
 
 
+@pytest.mark.guarantee("Tokens unknown to the model are counted, and the most frequent are named.")
 @pytest.mark.parametrize(
     ("texts", "expected"),
     [
@@ -25,6 +26,7 @@ def test_unknown_tokens_are_reported_with_the_most_frequent_first(texts, expecte
     assert report(texts, caplog) == expected
 
 
+@pytest.mark.guarantee("Tokens unknown to the model are counted, and the most frequent are named.")
 def test_memory_for_unknown_tokens_is_bounded(caplog, monkeypatch):
     monkeypatch.setattr(module, "MAX_COUNTED", 2)
     assert report(["a b c c c", "b c a b"], caplog) == [

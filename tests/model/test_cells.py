@@ -7,6 +7,9 @@ from torch.testing import assert_close
 from seq2seq.model.cells import CELLS, GRUCell, LSTMCell, PaperGRUCell, RecurrentState
 
 B, E, H = 3, 4, 5
+PAPERS = pytest.mark.guarantee(
+    "Energies, cells and initial values are those of the papers that they cite."
+)
 
 
 @pytest.fixture(autouse=True)
@@ -14,6 +17,7 @@ def seed():
     torch.manual_seed(1)
 
 
+@PAPERS
 def test_gru_cell_equals_that_of_torch():
     ours, theirs = GRUCell(H), nn.GRUCell(E, H)
     ours.recurrent_layer.weight, ours.recurrent_layer.bias = theirs.weight_hh, theirs.bias_hh
@@ -25,6 +29,7 @@ def test_gru_cell_equals_that_of_torch():
         assert_close(state.hidden, hidden)
 
 
+@PAPERS
 def test_lstm_cell_equals_that_of_torch():
     ours, theirs = LSTMCell(H), nn.LSTMCell(E, H)
     ours.recurrent_layer.weight = theirs.weight_hh
@@ -42,6 +47,7 @@ def sigmoid(x):
     return 1 / (1 + np.exp(-x))
 
 
+@PAPERS
 def test_paper_gru_cell_equals_appendix_a11():
     """s_i = (1 - z) s + z n,  n = tanh(W x + U [r s]),  with W x + b given."""
     cell = PaperGRUCell(H).double()

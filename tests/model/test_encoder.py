@@ -10,6 +10,9 @@ from seq2seq.model.encoder import CellLayers, Encoder
 
 V, E, H = 11, 4, 5
 C = 2 * H
+FINAL = pytest.mark.guarantee(
+    "The decoder starts from the state at real tokens, however much padding follows them."
+)
 every_cell = pytest.mark.parametrize("cell", CELLS)
 SENTENCES = [torch.tensor([5, 7, 4]), torch.tensor([9]), torch.tensor([4, 4, 10, 6, 8, 5])]
 
@@ -52,12 +55,14 @@ def test_padding_and_other_sentences_change_nothing(encoder, num_pads):
         assert_close(together.final[row], alone.final[0])
 
 
+@FINAL
 def test_ids_at_padding_do_not_matter(encoder):
     pads, words = (encoder(*padded(SENTENCES, 9, value)) for value in (PAD, 7))
     assert torch.equal(pads.annotations, words.annotations)
     assert torch.equal(pads.final, words.final)
 
 
+@FINAL
 def test_final_state_is_that_of_the_backward_direction_at_the_first_token(encoder):
     encoded = encoder(*padded(SENTENCES, 8))
     assert_close(encoded.final, encoded.annotations[:, 0, H:])

@@ -14,6 +14,10 @@ from seq2seq.model.build import build_model
 from seq2seq.model.cells import CELLS
 from seq2seq.model.output import DeepOutput
 
+CAUSAL = pytest.mark.guarantee(
+    "No position reads later target tokens, and single steps equal the unrolled decoder."
+)
+
 V_SOURCE, V_TARGET = 13, 11
 SOURCES = [[5, 7, 4], [9], [4, 4, 10, 6, 8, 5, 12]]
 TARGETS = [[4, 10, 7, 7, 5], [6, 8], [9, 4, 6]]
@@ -61,6 +65,7 @@ def loss_of(model, batch):
     return -chosen[batch.target_out != PAD].sum()
 
 
+@pytest.mark.guarantee("The fast path has the results and gradients of the plain model.")
 @pytest.mark.parametrize("config", KINDS, ids=kind_name)
 def test_accelerated_model_equals_plain_model_and_its_gradients(config):
     batch, found = collate(SOURCES, TARGETS), []
@@ -71,6 +76,7 @@ def test_accelerated_model_equals_plain_model_and_its_gradients(config):
     assert_close(*found)
 
 
+@CAUSAL
 def test_steps_equal_unrolled_decoder_and_leave_their_state_unchanged(model):
     batch = collate(SOURCES, TARGETS)
     logits, weights = call(model, batch)
@@ -86,6 +92,7 @@ def test_steps_equal_unrolled_decoder_and_leave_their_state_unchanged(model):
     assert_close(last.hidden, state.hidden)
 
 
+@CAUSAL
 def test_future_is_not_read(model):
     batch = collate(SOURCES, TARGETS)
     logits, weights = call(model, batch)

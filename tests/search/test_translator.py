@@ -23,41 +23,51 @@ GREEDY = DecodingConfig(beam_size=1, batch_size=64, max_length_factor=1.5, max_l
 BEAM = replace(GREEDY, beam_size=4)
 
 
-# Seeds of models that write sentences of all lengths and hardly one twice; a test says so.
+ALONE = pytest.mark.guarantee("Batch size and order do not change translations.")
+HONEST = pytest.mark.guarantee(
+    "The score and alignment of a translation equal those of forced decoding."
+)
+
+# Seeds of models that write many different sentences of all lengths; a test checks this.
 SEEDS = {"gru": 3, "lstm": 13, "paper_gru": 8}
 
 
-def build_translator(config=BEAM, cell="gru", bias=None, dropout=0.0, attention=None):
-    """A random model that looks at single words and writes many different sentences.
+def build_translator(config=BEAM, cell="gru", bias=None, dropout=0.0):
+    """Build a random model that attends to single words and writes many different sentences.
 
-    PAD and BOS are among its favourites, an unknown word is never one of them; ``bias``
-    changes such preferences, by id.
+    PAD and BOS are among its most probable tokens, UNK is not; ``bias`` changes the output biases,
+    by id.
     """
     torch.manual_seed(SEEDS[cell])
     source, target = (
         Codec(WhitespaceTokenizer(language), Vocabulary([*SPECIALS, *words]))
         for language, words in (("de", SOURCE_WORDS), ("en", TARGET_WORDS))
     )
-    sizes = {"embedding_size": 8, "encoder_size": 8, "decoder_size": 24, "dropout": dropout}
-    attention = AttentionConfig(**({"size": 8} | (attention or {})))
-    output = OutputConfig(size=8)
-    config_of_model = ModelConfig(cell=cell, attention=attention, output=output, **sizes)
-    model = accelerate(build_model(config_of_model, len(source.vocabulary), len(target.vocabulary)))
+    settings = ModelConfig(
+        cell=cell,
+        embedding_size=8,
+        encoder_size=8,
+        decoder_size=24,
+        dropout=dropout,
+        attention=AttentionConfig(size=8),
+        output=OutputConfig(size=8),
+    )
+    model = build_model(settings, len(source.vocabulary), len(target.vocabulary))
     with torch.no_grad():
         for parameter in model.parameters():
-            parameter.mul_(25)  # from U(-0.1, 0.1): the state then hangs on every word
+            parameter.mul_(25)  # from U(-0.1, 0.1): then the state depends on every word
         model.decoder.embedding.weight.mul_(2)
         logits = model.decoder.output.logits_layer
-        logits.weight.mul_(0.1)  # several words then have a chance
+        logits.weight.mul_(0.1)  # then several words are probable
         logits.bias.zero_()
         for id, value in ({PAD: 2, BOS: 2, UNK: -100, EOS: 1.5} | (bias or {})).items():
             logits.bias[id] = value
-    # Such a model is chaotic: in single precision rounding alone would grow beyond 1e-4.
-    return Translator(model.double(), source, target, config)
+    # Such a model is chaotic: in single precision rounding errors would grow beyond 1e-4.
+    return Translator(accelerate(model).double(), source, target, config)
 
 
 def some_sentences():
-    """Of 1 to 9 words, some of them unknown; blank ones and repeated ones among them."""
+    """Return sentences of 1 to 9 words, some of them unknown, and blank and repeated sentences."""
     generator = random.Random(1)
     words = [*SOURCE_WORDS, "unbekannt", "</s>"]
     sentences = [" ".join(generator.choices(words, k=generator.randint(1, 9))) for _ in range(30)]
@@ -81,14 +91,14 @@ def assert_same(found, expected):
         np.testing.assert_allclose(one.alignment, other.alignment, atol=1e-4)
 
 
-CONFIGS = pytest.mark.parametrize("config", [GREEDY, BEAM], ids=["greedy", "beam"])
-CELLS = pytest.mark.parametrize("cell", ["gru", "lstm", "paper_gru"])
+greedy_and_beam = pytest.mark.parametrize("config", [GREEDY, BEAM], ids=["greedy", "beam"])
+every_cell = pytest.mark.parametrize("cell", SEEDS)
 
 
-@CELLS
-@CONFIGS
-def test_the_outputs_of_these_tests_are_varied(config, cell):
-    """A model that always says the same would pass all of what follows."""
+@every_cell
+@greedy_and_beam
+def test_outputs_of_these_tests_are_varied(config, cell):
+    """A model that always wrote the same sentence would pass all of the tests below."""
     translations = build_translator(config, cell).translate(SENTENCES)
     assert len({t.text for t in translations}) > 12
     assert len({len(t.tokens) for t in translations}) > 8
@@ -98,159 +108,113 @@ def test_the_outputs_of_these_tests_are_varied(config, cell):
     assert any(t.alignment.max() > 0.7 for t in translations if len(t.source_tokens) > 2)
 
 
-@CELLS
-@CONFIGS
-@pytest.mark.parametrize("batch_size", [1, 3, 7])
-def test_the_size_of_a_batch_changes_nothing(config, cell, batch_size):
+@ALONE
+@pytest.mark.guarantee("Line i of the output belongs to line i of the input.")
+@every_cell
+@greedy_and_beam
+@pytest.mark.parametrize("batch_size", [1, 7])
+def test_batch_size_order_and_repetition_change_no_translation(config, cell, batch_size):
     expected = build_translator(config, cell).translate(SENTENCES)
-    small = build_translator(replace(config, batch_size=batch_size), cell)
-    assert_same(small.translate(SENTENCES), expected)
-
-
-@CELLS
-@CONFIGS
-@pytest.mark.parametrize("batch_size", [3, 64])
-def test_translations_come_in_the_order_of_their_sentences(config, cell, batch_size):
-    translator = build_translator(replace(config, batch_size=batch_size), cell)
-    expected = translator.translate(SENTENCES)
-    order = random.Random(2).sample(range(len(SENTENCES)), len(SENTENCES))
-    shuffled = translator.translate([SENTENCES[i] for i in order])
-    assert_same(shuffled, [expected[i] for i in order])
     for sentence, translation in zip(SENTENCES, expected, strict=True):
         assert translation.source_tokens == [*sentence.split(), "</s>"]
+        shape = len(translation.tokens), len(translation.source_tokens)
+        assert translation.alignment.shape == shape
+        np.testing.assert_allclose(translation.alignment.sum(axis=1), 1, atol=1e-5)
+    translator = build_translator(replace(config, batch_size=batch_size), cell)
+    order = random.Random(2).choices(range(len(SENTENCES)), k=2 * len(SENTENCES))
+    found = translator.translate([SENTENCES[i] for i in order])
+    assert_same(found, [expected[i] for i in order])
 
 
-@CONFIGS
-def test_the_number_of_threads_changes_nothing(config):
+@greedy_and_beam
+def test_number_of_threads_changes_nothing(config):
     translator = build_translator(replace(config, batch_size=4))
     pairs = [(sentence, "ziel3 ziel1") for sentence in SENTENCES]
-    expected, forced = translator.translate(SENTENCES), translator.score(pairs)
+    expected, scored = translator.translate(SENTENCES), translator.score(pairs)
     with torch_threads(3):
         assert_same(translator.translate(SENTENCES), expected)
-        assert_same(translator.score(pairs), forced)
+        assert_same(translator.score(pairs), scored)
 
 
-@CONFIGS
-def test_a_repeated_sentence_is_translated_alike_and_each_time(config):
-    translator = build_translator(replace(config, batch_size=3))
-    once = translator.translate(SENTENCES[:5])
-    assert_same(translator.translate(SENTENCES[:5] * 3), once * 3)
-
-
-@CONFIGS
-def test_a_blank_sentence_has_a_blank_translation_and_no_other_has(config):
-    # Whoever ends at once is given a reason to go on.
-    translator = build_translator(config, bias={EOS: -20})
+@pytest.mark.guarantee("Exactly the blank lines have blank translations.")
+@greedy_and_beam
+def test_exactly_the_blank_sentences_have_blank_translations(config):
+    translator = build_translator(config, bias={EOS: -20})  # a model that does not end at once
     for sentence, translation in zip(SENTENCES, translator.translate(SENTENCES), strict=True):
         assert (translation.text == "") == (not sentence.strip())
         if not sentence.strip():
             assert translation.tokens == ["</s>"]
             assert translation.log_prob == translation.score == 0
-
-
-@CONFIGS
-def test_nothing_to_translate_is_no_error(config):
-    translator = build_translator(config)
-    assert translator.translate([]) == []
-    assert translator.score([]) == []
+    assert translator.translate([]) == translator.score([]) == []
     assert [t.text for t in translator.translate(["", "  "])] == ["", ""]
 
 
-@CELLS
-@CONFIGS
+@HONEST
+@every_cell
+@greedy_and_beam
 @pytest.mark.parametrize("alpha", [0.0, 1.0])
-def test_a_reported_score_is_the_models_own_score_of_that_output(config, cell, alpha):
-    """The search, step by step, and teacher forcing, in one pass, agree on the winner."""
+def test_reported_score_is_the_models_own_score_of_that_output(config, cell, alpha):
+    """The search, step by step, and forced decoding, in one pass, agree."""
     translator = build_translator(replace(config, length_penalty=alpha), cell)
     found = translator.translate(NOT_BLANK)
-    forced = translator.score([(s, t.text) for s, t in zip(NOT_BLANK, found, strict=True)])
-    assert_same(found, forced)
+    pairs = [(s, t.text) for s, t in zip(NOT_BLANK, found, strict=True)]
+    assert_same(found, translator.score(pairs))
     for translation in found:
         divisor = length_penalty(len(translation.tokens), alpha)
         assert translation.score == pytest.approx(translation.log_prob / divisor)
 
 
-@CONFIGS
-@pytest.mark.parametrize(
-    "attention",
-    [
-        {"coverage": True},
-        {"mode": "local_m", "window": 2},
-        {"mode": "local_p", "window": 2},
-        {"mode": "monotonic"},
-        {"mode": "hard"},
-        {"name": "bilinear", "normalization": "entmax15"},
-        {"heads": 2},
-        {"name": "none"},
-    ],
-    ids=str,
-)
-def test_a_search_hands_every_hypothesis_its_own_past(config, attention):
-    """What an attention knows of earlier positions goes with the hypothesis, as under force."""
-    translator = build_translator(config, attention=attention)
-    for found in translator.translate_num_best(NOT_BLANK[:12], config.beam_size):
-        source = " ".join(found[0].source_tokens[:-1])
-        assert_same(found, translator.score([(source, t.text) for t in found]))
-
-
 @pytest.mark.parametrize("positions", [3, POSITIONS])
-def test_the_score_of_a_given_translation_does_not_depend_on_its_batch(monkeypatch, positions):
+def test_score_of_a_given_translation_does_not_depend_on_its_batch(monkeypatch, positions):
     monkeypatch.setattr(translator_module, "POSITIONS", positions)
     texts = [t.text for t in build_translator().translate(SENTENCES)]
     pairs = list(zip(SENTENCES, reversed(texts), strict=True))
     expected = build_translator().score(pairs)
-    for batch_size in (1, 3, 7):
+    for batch_size in (1, 7):
         assert_same(build_translator(replace(BEAM, batch_size=batch_size)).score(pairs), expected)
     assert [t.text for t in expected] == [text for _, text in pairs]
 
 
-def test_the_best_translations_are_distinct_and_sorted_and_begin_with_the_best():
+@HONEST
+def test_best_translations_are_distinct_and_sorted_and_start_with_the_best():
     translator = build_translator()
     best = translator.translate(SENTENCES)
-    for sentence, found, first in zip(
-        SENTENCES, translator.translate_num_best(SENTENCES, 4), best, strict=True
-    ):
-        assert_same(found[:1], [first])
-        assert len({tuple(t.tokens) for t in found}) == len(found)
-        assert len(found) == (4 if sentence.strip() else 1)
-        scores = [t.score for t in found]
+    found = translator.translate_num_best(SENTENCES, 4)
+    for sentence, translations, first in zip(SENTENCES, found, best, strict=True):
+        assert_same(translations[:1], [first])
+        assert len({tuple(t.tokens) for t in translations}) == len(translations)
+        assert len(translations) == (4 if sentence.strip() else 1)
+        scores = [t.score for t in translations]
         assert scores == sorted(scores, reverse=True)
         if sentence.strip():
-            assert_same(found, translator.score([(sentence, t.text) for t in found]))
+            pairs = [(sentence, t.text) for t in translations]
+            assert_same(translations, translator.score(pairs))
 
 
-@CONFIGS
-def test_every_row_of_an_alignment_sums_to_one(config):
-    for translation in build_translator(config).translate(SENTENCES):
-        shape = len(translation.tokens), len(translation.source_tokens)
-        assert translation.alignment.shape == shape
-        np.testing.assert_allclose(translation.alignment.sum(axis=1), 1, atol=1e-5)
-
-
-@CONFIGS
-def test_padding_and_the_start_are_never_written(config):
+@pytest.mark.guarantee("Every output ends within its limit and contains no padding.")
+@greedy_and_beam
+def test_control_tokens_are_never_written(config):
     translations = build_translator(config, bias={PAD: 50, BOS: 50}).translate(SENTENCES)
     for translation in translations:
         assert translation.tokens[-1] == "</s>"
         assert not {"<pad>", "<s>", "</s>"} & set(translation.tokens[:-1])
 
 
-@CONFIGS
-def test_a_translation_is_no_longer_than_it_may_be_and_still_ends(config):
-    """Where the model would never end, it is made to, at its own price."""
+@pytest.mark.guarantee("Every output ends within its limit and contains no padding.")
+@greedy_and_beam
+def test_translation_ends_at_its_limit_with_the_models_own_score(config):
     translator = build_translator(config, bias={EOS: -30})
     found = translator.translate(NOT_BLANK)
     for sentence, translation in zip(NOT_BLANK, found, strict=True):
         assert len(translation.tokens) == int(1.5 * len(sentence.split())) + 3
         assert translation.tokens.index("</s>") == len(translation.tokens) - 1
         assert translation.log_prob < -20
-    assert_same(
-        found, translator.score([(s, t.text) for s, t in zip(NOT_BLANK, found, strict=True)])
-    )
+    pairs = [(s, t.text) for s, t in zip(NOT_BLANK, found, strict=True)]
+    assert_same(found, translator.score(pairs))
 
 
-@CONFIGS
-def test_an_unknown_word_is_replaced_by_the_source_word_most_looked_at(config):
+@greedy_and_beam
+def test_unknown_word_is_replaced_by_the_source_word_of_largest_weight(config):
     bias = {UNK: 4}
     plain = build_translator(config, bias=bias).translate(SENTENCES)
     copied = build_translator(replace(config, replace_unknown=True), bias=bias).translate(SENTENCES)
@@ -271,8 +235,8 @@ def test_an_unknown_word_is_replaced_by_the_source_word_most_looked_at(config):
     assert num_copied > 20
 
 
-@CONFIGS
-def test_weights_that_change_between_calls_are_seen(config):
+@greedy_and_beam
+def test_parameters_that_change_between_calls_are_used(config):
     translator, other = build_translator(config), build_translator(config)
     before = translator.translate(SENTENCES)
     for model in (translator.model, other.model):
@@ -284,8 +248,9 @@ def test_weights_that_change_between_calls_are_seen(config):
     assert_same(after, other.translate(SENTENCES))
 
 
-@CONFIGS
-def test_translating_uses_no_dropout_and_leaves_the_model_in_training(config):
+@pytest.mark.guarantee("Translating uses no dropout and draws no random numbers.")
+@greedy_and_beam
+def test_translating_uses_no_dropout_and_restores_the_mode_of_the_model(config):
     trained, plain = build_translator(config, dropout=0.5), build_translator(config)
     trained.model.train()
     assert_same(trained.translate(SENTENCES), plain.translate(SENTENCES))
