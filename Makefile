@@ -1,32 +1,33 @@
-# Two commands set everything up on a fresh machine: make train, make test.
+# On a fresh machine, make train and make test install everything they need.
 PYTHON ?= python3
 VENV := .venv
 RUN := $(VENV)/bin/python
 
 .PHONY: train test soak mutants lint tensorboard clean
 
-train: $(VENV)/installed  ## train on the sample corpus, in minutes; more: make train ARGS="..."
+train: $(VENV)/installed  ## train on the sample corpus in minutes; overrides: make train ARGS="..."
 	$(RUN) scripts/train.py $(ARGS)
 
-test: $(VENV)/installed-dev  ## the whole suite, a process for each core
+test: $(VENV)/installed-dev  ## run all tests, one process per core
 	$(RUN) -m pytest -n auto --dist loadfile --no-loadscope-reorder $(ARGS)
 
 soak: $(VENV)/installed-dev  ## kill and resume runs 200 times, compare; ARGS="--kills 1000 --seed 7"
 	OMP_NUM_THREADS=1 $(RUN) tools/soak.py $(ARGS)
 
-mutants: $(VENV)/installed-dev  ## do the tests notice small faults? ARGS="--sample 1000 --only beam"
-	OMP_NUM_THREADS=1 $(RUN) tools/mutate.py $(ARGS)
+mutants: $(VENV)/installed-dev  ## change the code and list changes that no test detects; ARGS="'seq2seq.search.*'"
+	OMP_NUM_THREADS=1 $(VENV)/bin/mutmut run $(ARGS)
+	$(VENV)/bin/mutmut results
 
 lint: $(VENV)/installed-dev  ## style and types
 	$(RUN) -m ruff check .
 	$(RUN) -m ruff format --check .
 	$(RUN) -m mypy
 
-# TensorBoard shows 10 pictures of a tag unless told otherwise, and picks them at random.
-tensorboard: $(VENV)/installed  ## look at the runs: http://localhost:6006
+# By default TensorBoard shows a random sample of 10 pictures per tag.
+tensorboard: $(VENV)/installed  ## show the runs: http://localhost:6006
 	$(VENV)/bin/tensorboard --logdir runs --samples_per_plugin images=1000,text=1000 $(ARGS)
 
-# Made anew when the project's requirements change.
+# Rebuilt when the requirements change.
 $(VENV)/installed: pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(0 if (3, 11) <= sys.version_info < (3, 14) else "Python 3.11 to 3.13 is needed, this is %d.%d: make PYTHON=python3.11 ..." % sys.version_info[:2])'
 	test -x $(RUN) || $(PYTHON) -m venv $(VENV)
@@ -37,5 +38,5 @@ $(VENV)/installed-dev: $(VENV)/installed
 	$(RUN) -m pip install -q -c constraints.txt -e '.[dev]'
 	touch $@
 
-clean:  ## remove the environment and prepared data; runs stay
-	rm -rf $(VENV) data/prepared
+clean:  ## remove the environment and prepared data, but not the runs
+	rm -rf $(VENV) data/prepared mutants

@@ -1,8 +1,9 @@
-"""The whole run in one safetensors file: written atomically, loaded without executing anything.
+"""A whole run in one safetensors file: written atomically, loaded without executing code.
 
-Beside the tensors, the file's own header has four texts: ``format``; ``header``, which is JSON;
-``digests``, the SHA-256 of every tensor with its name, type and shape, so that a part can be read
-without the rest; and ``sha256``, that of the two before it. A flipped bit is found wherever it is.
+The metadata of the file has four entries: ``format``; ``header``, which is JSON; ``digests``, the
+SHA-256 of every tensor with its name, type and shape, so that some tensors can be read and checked
+without the others; and ``sha256``, the digest of ``header`` and ``digests``. Together they detect a
+flipped bit anywhere in the file.
 """
 
 import hashlib
@@ -28,18 +29,18 @@ FORMAT = 2  # 1 had no digests
 
 
 class DamagedCheckpointError(ValueError):
-    """The file is not what was written; the one before it may be."""
+    """The file differs from what was written; an earlier checkpoint may still be good."""
 
 
 class Checkpoint(NamedTuple):
-    """What a file holds: tensors by their full names, and everything else as plain JSON."""
+    """The content of a file: tensors by their full names, and everything else as plain JSON."""
 
     tensors: dict[str, Tensor]
     header: dict[str, Any]
     path: Path
 
     def part(self, name: str) -> dict[str, Tensor]:
-        """The tensors called ``<name>.*``, without that prefix."""
+        """Return the tensors whose names begin with ``<name>.``, without this prefix."""
         start = name + "."
         return {
             key[len(start) :]: tensor
@@ -48,10 +49,10 @@ class Checkpoint(NamedTuple):
         }
 
     def read(self, key: str, kind: Any) -> Any:
-        """The header's entry ``key`` (``a.b`` is within ``a``) as ``schema.from_json`` reads it.
+        """Read an entry of the header as ``schema.from_json`` does; ``a.b`` is entry b of a.
 
         Raises:
-            ValueError: there is none, or it is no ``kind``.
+            ValueError: the entry is missing or does not have the type ``kind``.
         """
         value: Any = self.header
         for name in key.split("."):
@@ -63,7 +64,7 @@ class Checkpoint(NamedTuple):
 
     @contextmanager
     def blamed(self) -> Iterator[None]:
-        """Around what reads the content: a ValueError in there names the file."""
+        """Context in which every ValueError is made to name the file."""
         try:
             yield
         except ValueError as error:
@@ -74,12 +75,12 @@ class Checkpoint(NamedTuple):
 
 
 def save_checkpoint(path: Path, tensors: dict[str, Tensor], header: dict[str, Any]) -> None:
-    """Write a checkpoint; after a failure the previous file is as it was.
+    """Write a checkpoint atomically: after a failure the previous file is intact.
 
     Raises:
-        OSError: no space, no permission; names the file.
+        OSError: no space or no permission; the message names the file.
     """
-    # Tensors that share storage (tied embeddings) are refused by safetensors: each gets its own.
+    # safetensors refuses tensors that share storage (tied embeddings), so each is copied.
     contents = {
         name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()
     }
@@ -91,21 +92,23 @@ def save_checkpoint(path: Path, tensors: dict[str, Tensor], header: dict[str, An
     with replacing(path) as partial:
         try:
             save_file(contents, partial, metadata)
-        except SafetensorError as error:  # what it makes of a full disk
+        except SafetensorError as error:  # how safetensors reports a full disk
             raise OSError(error) from error
 
 
 def link_checkpoint(path: Path, name: Path) -> None:
-    """Make ``name`` another name of the file ``path``, in place of what had that name.
+    """Make ``name`` a hard link to ``path``, replacing any file of that name.
+
+    Where the file system has no hard links, ``name`` becomes a copy.
 
     Raises:
-        OSError: no space, no permission; names the file.
+        OSError: no space or no permission; the message names the file.
     """
     with replacing(name) as partial:
         partial.unlink()
         try:
             os.link(path, partial)
-        except OSError:  # no hard links on this file system, or no more of them
+        except OSError:  # not supported by this file system, or too many links
             shutil.copyfile(path, partial)
 
 
@@ -114,8 +117,8 @@ def load_checkpoint(path: Path, parts: tuple[str, ...] | None = None) -> Checkpo
 
     Raises:
         FileNotFoundError: there is no such file.
-        DamagedCheckpointError: it is no checkpoint of ours, or not as it was written.
-        ValueError: it is of a newer format.
+        DamagedCheckpointError: it is not a checkpoint of this program, or it is damaged.
+        ValueError: a newer version of this program wrote it.
         OSError: it cannot be read.
     """
     if not path.is_file():
@@ -134,7 +137,7 @@ def load_checkpoint(path: Path, parts: tuple[str, ...] | None = None) -> Checkpo
         if "config" in header:
             header["config"] = upgrade(header["config"])
         if metadata["format"] == "1":
-            # Its place in the data is counted in batches, not in pairs: no run can go on there.
+            # It counts its position in the data in batches, not pairs: a run cannot resume from it.
             header.pop("progress", None)
         else:
             _check_digests(metadata, names, tensors)
@@ -143,10 +146,10 @@ def load_checkpoint(path: Path, parts: tuple[str, ...] | None = None) -> Checkpo
     except DamagedCheckpointError as error:
         raise DamagedCheckpointError(f"checkpoint={path} {error}.") from error
     except SafetensorError as error:
-        reason = " ".join(str(error).split())  # it quotes what it could not read
+        reason = " ".join(str(error).split())  # one line: it may quote the content of the file
         raise DamagedCheckpointError(
-            f"checkpoint={path} is damaged or no safetensors file ({reason[:200]}); "
-            f"nothing in it was run."
+            f"checkpoint={path} is damaged or not a safetensors file ({reason[:200]}); "
+            f"no code in it was executed."
         ) from error
     except OSError as error:
         raise OSError(f"checkpoint={path} cannot be read ({error.strerror or error}).") from error
@@ -168,14 +171,14 @@ def _check_digests(
     metadata: Mapping[str, str], names: list[str], tensors: dict[str, Tensor]
 ) -> None:
     if _seal(metadata) != metadata.get("sha256"):
-        raise DamagedCheckpointError("is damaged: its header is not as it was written")
+        raise DamagedCheckpointError("is damaged: its header has changed since it was written")
     digests = _parse(metadata.get("digests", ""))
     if digests.keys() != set(names):
         raise DamagedCheckpointError("is damaged: its tensors are not those that were written")
     for name, tensor in tensors.items():
         if _digest(name, tensor) != digests[name]:
             raise DamagedCheckpointError(
-                f"is damaged: its tensor {name!r} is not as it was written"
+                f"is damaged: its tensor {name!r} has changed since it was written"
             )
 
 
@@ -191,23 +194,23 @@ def _seal(texts: Mapping[str, str]) -> str:
 
 
 def _parse(text: str) -> dict[str, Any]:
-    """A JSON object, of numbers that JSON has: Python would also take NaN, and 1e999 for infinity.
+    """Parse a JSON object with finite numbers; Python would also accept NaN, and 1e999 as inf.
 
     Raises:
-        DamagedCheckpointError: it is something else.
+        DamagedCheckpointError: the text is something else.
     """
     try:
         value = json.loads(text, parse_float=_finite, parse_constant=_finite)
     except (ValueError, RecursionError) as error:
         raise DamagedCheckpointError("is damaged: its header is not JSON") from error
     if not isinstance(value, dict):
-        raise DamagedCheckpointError("is damaged: its header is no JSON object")
+        raise DamagedCheckpointError("is damaged: its header is not a JSON object")
     return value
 
 
 def _finite(text: str) -> float:
     if not math.isfinite(value := float(text)):
-        raise ValueError(f"{text} is no finite number")
+        raise ValueError(f"{text} is not a finite number")
     return value
 
 
@@ -215,12 +218,12 @@ def check_tensors(found: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -
     """Refuse tensors that differ from the expected ones in name, shape or type.
 
     Raises:
-        ValueError: names the first that does.
+        ValueError: one of them differs; the message names the first.
     """
     for name in sorted(found.keys() | expected.keys()):
         if name not in found or name not in expected:
-            what = "is missing" if name not in found else "has no place in this model"
-            raise ValueError(f"the tensor {name!r} {what}.")
+            problem = "is missing" if name not in found else "does not belong to this model"
+            raise ValueError(f"the tensor {name!r} {problem}.")
         a, b = found[name], expected[name]
         if (a.shape, a.dtype) != (b.shape, b.dtype):
             raise ValueError(

@@ -1,4 +1,4 @@
-"""The machine: device, threads, memory, and a record of them."""
+"""The machine: its device, threads and memory, and a record of its environment."""
 
 import ctypes
 import os
@@ -17,18 +17,18 @@ Result = TypeVar("Result")
 
 
 def select_device(name: str) -> torch.device:
-    """The device that ``device=`` asks for; ``auto`` prefers a GPU.
+    """Return the device that ``device=`` names; ``auto`` prefers a GPU.
 
     Raises:
-        ValueError: there is no such device here.
+        ValueError: this machine does not have the device, or cannot compute on it.
     """
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
         device = torch.device(name)
-        torch.ones(1, device=device).item()  # not only there: it can compute
+        torch.ones(1, device=device).item()  # a device may exist and still fail to compute
     except (RuntimeError, AssertionError) as error:
-        # torch's own texts run over several lines.
+        # The messages of torch have several lines.
         reason = str(error).strip().split("\n")[0]
         raise ValueError(
             f"device={name} cannot be used here ({reason}); try device=auto or device=cpu."
@@ -37,13 +37,13 @@ def select_device(name: str) -> torch.device:
 
 
 def set_threads(threads: int | None) -> int:
-    """Use that many CPU threads; by default one for each core this process may run on.
+    """Set and return the number of CPU threads; by default one per core available to this process.
 
-    ``OMP_NUM_THREADS``, where it is set, is the user's word on the default.
+    If the environment variable ``OMP_NUM_THREADS`` is set, it is the default.
     """
     if threads is None and "OMP_NUM_THREADS" not in os.environ:
-        # Not os.cpu_count(): in a container or under taskset it counts cores we may not use,
-        # and small RNN batches get slower with every thread too many.
+        # Not os.cpu_count(): in a container or under taskset it counts cores that this process
+        # may not use, and every excess thread slows down small RNN batches.
         threads = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None
     if threads is not None:
         torch.set_num_threads(threads)
@@ -51,10 +51,14 @@ def set_threads(threads: int | None) -> int:
 
 
 def one_thread_each(work: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
-    """``work`` of every item, in order, on as many threads as torch has, each alone with an item.
+    """Apply ``work`` to every item, in parallel, with one single-threaded worker per torch thread.
 
-    Many small operations take longer on two threads together than on one beside another, which
-    waits for nobody. Fewer items than threads are worked on by all threads, in turn.
+    Many small operations run faster as two independent workers than as one that splits each
+    operation over two threads. If there are fewer items than threads, items are processed one after
+    another, each by all threads.
+
+    Returns:
+        The results, in the order of the items.
     """
     threads = torch.get_num_threads()
     if threads == 1 or len(items) < threads:
@@ -63,14 +67,14 @@ def one_thread_each(work: Callable[[Item], Result], items: Sequence[Item]) -> li
         with ThreadPoolExecutor(threads, "alone", torch.set_num_threads, (1,)) as pool:
             return list(pool.map(work, items))
     finally:
-        torch.set_num_threads(threads)  # of threads to come; what one sets is their default
-        hand_back_memory()  # of threads that are gone
+        torch.set_num_threads(threads)  # the default of threads that start later
+        hand_back_memory()  # memory of the finished threads
 
 
 def hand_back_memory() -> None:
-    """Return memory that was freed to the system, on Linux.
+    """Return freed memory to the operating system, on Linux.
 
-    Its C library keeps it, for each thread apart: what one has freed, the others cannot use.
+    The C library keeps freed memory for each thread separately: other threads cannot use it.
     """
     if sys.platform == "linux":
         library = ctypes.CDLL(None)
@@ -79,13 +83,13 @@ def hand_back_memory() -> None:
 
 
 def is_out_of_memory(error: Exception) -> bool:
-    """Whether that is what went wrong; torch has no type of its own for main memory."""
+    """Return whether memory ran out; torch has no exception type for main memory."""
     texts = "out of memory", "can't allocate memory", "Storage size calculation overflowed"
     return isinstance(error, MemoryError) or any(text in str(error) for text in texts)
 
 
 def environment(device: torch.device) -> dict[str, Any]:
-    """What a figure depends on beside the code: versions, processor, threads."""
+    """Describe what results depend on besides the code: versions, processor and threads."""
     packages = (
         "torch",
         "torchtext",
@@ -107,7 +111,7 @@ def environment(device: torch.device) -> dict[str, Any]:
 
 
 def processor() -> str:
-    """The name that the processor gives itself, where the system tells."""
+    """Return the name of the processor, if the system provides it."""
     try:
         with open("/proc/cpuinfo", encoding="utf-8") as file:
             names = [line.partition(":")[2].strip() for line in file if "model name" in line]
@@ -117,12 +121,12 @@ def processor() -> str:
 
 
 def counted(number: int, noun: str) -> str:
-    """``1 thread``, ``2 threads``."""
+    """Return a number with its noun: ``1 thread``, ``2 threads``."""
     return f"{number} {noun}" + "s" * (number != 1)
 
 
 def interpreter() -> str:
-    """What to type for this Python: its path, but for an environment that is active."""
+    """Return what to type to run this Python: its path, or its name in an active environment."""
     path = Path(sys.executable)
     if sys.prefix == sys.base_prefix or os.environ.get("VIRTUAL_ENV") == sys.prefix:
         return path.name

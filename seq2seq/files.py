@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all."""
+"""Atomic replacement of files: a file is written completely or not at all."""
 
 import glob
 import os
@@ -10,14 +10,14 @@ from pathlib import Path
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """A temporary file to be written, which then becomes ``path`` at once and as a whole.
+    """Yield a temporary file to write, which then replaces ``path`` atomically.
 
     Raises:
-        OSError: no space, no permission; names the file, which is as it was.
+        OSError: no space or no permission; the message names the file, which is intact.
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        # What a killed write left: a file has one writer, so nobody else is at work on these.
+        # Left over from a killed write: a file has one writer, so none of these is in use.
         for stale in path.parent.glob(f"{glob.escape(path.name)}*.partial"):
             stale.unlink(missing_ok=True)
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".partial")
@@ -25,25 +25,25 @@ def replacing(path: Path) -> Iterator[Path]:
         partial = Path(name)
         try:
             yield partial
-            # A process killed while writing must leave the previous file readable: a rename
-            # within one folder is atomic, a write of 100 MB is not. What is renamed must be on
-            # the disk before its name is, or a power cut leaves a good name on an empty file.
+            # If the process is killed while writing, the previous file must stay readable: a
+            # rename within one folder is atomic, a write of 100 MB is not. The content must reach
+            # the disk before the new name does, or a power failure leaves an empty file.
             _flush(partial)
-            os.chmod(partial, 0o644)  # mkstemp's files are for the owner alone
+            os.chmod(partial, 0o644)  # mkstemp creates files that only the owner can read
             os.replace(partial, path)
             _flush(path.parent)
         finally:
-            # Also there after a replacement by another name of the same file, which does nothing.
+            # os.replace does nothing if both names are links to one file: then this one is left.
             partial.unlink(missing_ok=True)
     except OSError as error:
         raise OSError(
             f"{path} could not be written ({error}); the previous file is intact. Free some "
-            f"space or fix the permissions; a run then goes on with resume=<its folder>."
+            f"space or fix the permissions; then continue a run with resume=<its folder>."
         ) from error
 
 
 def _flush(path: Path) -> None:
-    """Force a file, or the names in a folder, to the disk."""
+    """Force the content of a file, or the names in a folder, to the disk."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)

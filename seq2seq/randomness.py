@@ -1,4 +1,4 @@
-"""Random number generators: seeded, saved, restored."""
+"""Seed, save and restore all random number generators."""
 
 import random
 from typing import Any
@@ -9,14 +9,14 @@ from torch import Tensor
 
 
 def seed_everything(seed: int) -> None:
-    """Start every random number generator from ``seed``."""
+    """Seed every random number generator."""
     random.seed(seed)
     np.random.seed(seed % 2**32)
     torch.manual_seed(seed)
 
 
 def random_state() -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Where every generator stands: tensors, and what is plain numbers."""
+    """Return the states of all generators: tensors, and plain numbers for JSON."""
     tensors = {"torch": torch.get_rng_state()}
     if torch.cuda.is_available():
         for index, state in enumerate(torch.cuda.get_rng_state_all()):
@@ -32,7 +32,7 @@ def random_state() -> tuple[dict[str, Tensor], dict[str, Any]]:
 
 
 def restore_random_state(tensors: dict[str, Tensor], plain: dict[str, Any]) -> None:
-    """Put every generator where ``random_state`` found it."""
+    """Restore the states that ``random_state`` returned."""
     torch.set_rng_state(tensors["torch"])
     if torch.cuda.is_available():
         for index in range(torch.cuda.device_count()):

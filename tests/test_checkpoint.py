@@ -1,4 +1,4 @@
-"""A checkpoint comes back as it was, is replaced whole or not at all, and runs nothing."""
+"""A checkpoint is restored exactly, replaced atomically, and loaded without executing code."""
 
 import copy
 import errno
@@ -63,22 +63,42 @@ def path(tmp_path):
     return tmp_path / "checkpoints" / "last.safetensors"
 
 
-def test_everything_comes_back_bit_for_bit(path):
+RESTORED = pytest.mark.guarantee("A checkpoint restores everything bit for bit.")
+ATOMIC = pytest.mark.guarantee(
+    "A complete checkpoint exists at every moment of a save, also after a crash."
+)
+REPORTED = pytest.mark.guarantee(
+    "A full disk, an exceeded quota or a read-only folder is reported in one line; the previous "
+    "checkpoint stays."
+)
+DAMAGED = pytest.mark.guarantee(
+    "A damaged file is detected; if it is the newest, the run resumes from the previous one and "
+    "says so."
+)
+SAFE = pytest.mark.guarantee(
+    "Loading executes no code, and files of other programs or newer formats are refused."
+)
+
+
+@RESTORED
+def test_tensors_and_header_are_restored_exactly(path):
     save_checkpoint(path, TENSORS, HEADER)
     loaded = load_checkpoint(path)
     assert same(loaded.tensors, TENSORS)
     assert loaded.header == HEADER
     assert files_in(path.parent) == [path.name]
+    assert stat.S_IMODE(path.stat().st_mode) == 0o644  # others may read it
 
 
+@RESTORED
 @given(plain)
-def test_any_plain_header_comes_back(tmp_path_factory, content):
+def test_any_json_header_is_restored(tmp_path_factory, content):
     path = tmp_path_factory.getbasetemp() / "any.safetensors"
     save_checkpoint(path, {}, {"content": content})
     assert load_checkpoint(path).header == {"content": content}
 
 
-def test_a_part_is_what_its_name_says(path):
+def test_sections_are_selected_by_whole_prefixes(path):
     save_checkpoint(path, TENSORS | {"modelling.weight": torch.ones(1)}, HEADER)
     loaded = load_checkpoint(path, parts=("model", "rng"))
     assert set(loaded.tensors) == {"model.weight", "model.bias", "rng.torch"}
@@ -86,81 +106,77 @@ def test_a_part_is_what_its_name_says(path):
     assert loaded.part("optimizer") == {}
 
 
-def test_tensors_that_share_storage_are_kept_both(path):
+def test_tensors_that_share_storage_or_need_gradients_are_saved(path):
     base = torch.arange(12.0).reshape(3, 4)
     tensors = {"a": base, "b": base, "c": base[1:], "d": base.t(), "e": base[:, ::2]}
-    save_checkpoint(path, tensors, {})
-    assert same(load_checkpoint(path).tensors, {k: v.contiguous() for k, v in tensors.items()})
+    save_checkpoint(path, tensors | {"p": torch.nn.Parameter(base)}, {})
+    expected = {name: tensor.contiguous() for name, tensor in (tensors | {"p": base}).items()}
+    assert same(load_checkpoint(path).tensors, expected)
 
 
-def test_parameters_may_need_gradients(path):
-    save_checkpoint(path, {"a": torch.nn.Parameter(torch.ones(2))}, {})
-    assert load_checkpoint(path).tensors["a"].tolist() == [1, 1]
+def fail_with(number):
+    """A function that fails with an error of the operating system."""
 
+    def fail(*arguments, **named):
+        raise OSError(number, os.strerror(number))
 
-def fail_at_once(*arguments):
-    raise OSError(errno.ENOSPC, "No space left on device")
+    return fail
 
 
 def fail_half_way(tensors, filename, metadata):
     with open(filename, "wb") as file:
         file.write(b"half of it")
-    fail_at_once()
+    fail_with(errno.ENOSPC)()
 
 
+def interrupt(*arguments):
+    raise KeyboardInterrupt
+
+
+def save_other(path):
+    save_checkpoint(path, {"model.weight": torch.zeros(1)}, {})
+
+
+def link(path):
+    link_checkpoint(path, path)
+
+
+@ATOMIC
+@REPORTED
 @pytest.mark.parametrize(
-    ("module", "name", "failing"),
+    ("write", "module", "name", "failing"),
     [
-        (checkpoint, "save_file", fail_at_once),
-        (checkpoint, "save_file", fail_half_way),
-        (files, "_flush", fail_at_once),
+        (save_other, checkpoint, "save_file", fail_with(errno.ENOSPC)),
+        (save_other, checkpoint, "save_file", fail_half_way),
+        (save_other, checkpoint, "save_file", interrupt),
+        (save_other, files, "_flush", fail_with(errno.ENOSPC)),
+        (save_other, files.os, "fsync", fail_with(errno.EDQUOT)),
+        (save_other, files.tempfile, "mkstemp", fail_with(errno.EROFS)),
+        (link, files.tempfile, "mkstemp", fail_with(errno.EACCES)),
+        (link, files.os, "replace", fail_with(errno.EACCES)),
     ],
 )
-def test_a_failed_write_leaves_the_previous_file(path, monkeypatch, module, name, failing):
+def test_failed_write_keeps_previous_file(path, monkeypatch, write, module, name, failing):
     save_checkpoint(path, TENSORS, HEADER)
     monkeypatch.setattr(module, name, failing)
-    with pytest.raises(OSError, match="No space left") as caught:
-        save_checkpoint(path, {"model.weight": torch.zeros(1)}, {})
-    assert str(path) in str(caught.value)
-    assert "\n" not in str(caught.value)
-    assert files_in(path.parent) == [path.name]
-    assert same(load_checkpoint(path).tensors, TENSORS)
-
-
-@pytest.mark.parametrize(
-    ("module", "name", "number"),
-    [
-        (files.tempfile, "mkstemp", errno.EROFS),
-        (files.tempfile, "mkstemp", errno.EACCES),
-        (files.os, "fsync", errno.EDQUOT),
-        (files.os, "replace", errno.EACCES),
-    ],
-)
-def test_whatever_forbids_writing_is_said_in_one_line(path, monkeypatch, module, name, number):
-    """T2: read-only folder, no permission, quota used up."""
-
-    def forbidden(*arguments, **named):
-        raise OSError(number, os.strerror(number))
-
-    save_checkpoint(path, TENSORS, HEADER)
-    monkeypatch.setattr(module, name, forbidden)
-    for write in (save_checkpoint, link_checkpoint):
-        arguments = (path, {}, {}) if write is save_checkpoint else (path, path)
-        with pytest.raises(OSError, match=os.strerror(number)) as caught:
-            write(*arguments)
-        assert str(path) in str(caught.value)
+    with pytest.raises((OSError, KeyboardInterrupt)) as caught:
+        write(path)
+    if failing is not interrupt:
+        assert f"{path} could not be written" in str(caught.value)
         assert "\n" not in str(caught.value)
     assert files_in(path.parent) == [path.name]
     assert same(load_checkpoint(path).tensors, TENSORS)
 
 
-def test_a_folder_that_cannot_be_is_named(tmp_path):
-    (tmp_path / "file").write_text("no folder")
+@REPORTED
+def test_file_in_place_of_folder_is_reported(tmp_path):
+    (tmp_path / "file").write_text("not a folder")
     with pytest.raises(OSError, match=r"file/last\.safetensors could not be written"):
         save_checkpoint(tmp_path / "file" / "last.safetensors", TENSORS, HEADER)
 
 
-def test_a_file_that_may_not_grow_leaves_the_previous_one(path):
+@REPORTED
+def test_write_stopped_by_the_system_keeps_previous_file(path):
     """T2: as on a full disk, the system itself ends the write in the middle."""
     save_checkpoint(path, TENSORS, HEADER)
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -176,20 +192,33 @@ def test_a_file_that_may_not_grow_leaves_the_previous_one(path):
     assert same(load_checkpoint(path).tensors, TENSORS)
 
 
-def test_another_name_is_the_same_file_and_costs_nothing(path):
+@ATOMIC
+def test_next_write_removes_leftovers_of_a_killed_one(path):
+    save_checkpoint(path, TENSORS, HEADER)
+    stale = path.with_name(path.name + "abc123.partial")  # as kill -9 leaves it
+    stale.write_bytes(b"half of it")
+    other = path.with_name("best.safetensorsabc123.partial")
+    other.write_bytes(b"belongs to another file")
+    save_checkpoint(path, TENSORS, HEADER)
+    assert files_in(path.parent) == [other.name, path.name]
+
+
+@pytest.mark.guarantee("`last` and `best` are real files: a run can be moved or copied.")
+def test_link_is_the_same_file(path):
     save_checkpoint(path, TENSORS, HEADER)
     other = path.with_name("best.safetensors")
-    for _ in range(2):  # to name it once more changes nothing
+    for _ in range(2):  # linking again changes nothing
         link_checkpoint(path, other)
         assert other.samefile(path)
         assert not other.is_symlink()  # T11
         assert files_in(path.parent) == [other.name, path.name]
-    save_checkpoint(path, {}, {})  # a new file: the other name keeps the old one
+    save_checkpoint(path, {}, {})  # replaces one name; the other keeps the old file
     assert same(load_checkpoint(other).tensors, TENSORS)
 
 
-def test_without_hard_links_another_name_is_a_copy(path, monkeypatch):
-    monkeypatch.setattr(checkpoint.os, "link", fail_at_once)
+@pytest.mark.guarantee("`last` and `best` are real files: a run can be moved or copied.")
+def test_link_is_a_copy_without_hard_links(path, monkeypatch):
+    monkeypatch.setattr(checkpoint.os, "link", fail_with(errno.EPERM))
     save_checkpoint(path, TENSORS, HEADER)
     other = path.with_name("best.safetensors")
     link_checkpoint(path, other)
@@ -198,29 +227,7 @@ def test_without_hard_links_another_name_is_a_copy(path, monkeypatch):
     assert files_in(path.parent) == [other.name, path.name]
 
 
-def test_an_interrupted_write_leaves_the_previous_file(path, monkeypatch):
-    def interrupted(*arguments):
-        raise KeyboardInterrupt
-
-    save_checkpoint(path, TENSORS, HEADER)
-    monkeypatch.setattr(checkpoint, "save_file", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        save_checkpoint(path, {}, {})
-    assert files_in(path.parent) == [path.name]
-    assert load_checkpoint(path).header == HEADER
-
-
-def test_what_a_killed_write_left_goes_with_the_next(path):
-    save_checkpoint(path, TENSORS, HEADER)
-    stale = path.with_name(path.name + "abc123.partial")  # as kill -9 would leave it
-    stale.write_bytes(b"half of it")
-    other = path.with_name("best.safetensorsabc123.partial")
-    other.write_bytes(b"another file's")
-    save_checkpoint(path, TENSORS, HEADER)
-    assert files_in(path.parent) == [other.name, path.name]
-
-
-def test_a_header_that_json_cannot_hold_is_refused_before_anything_is_written(path):
+def test_header_that_is_not_json_is_refused_before_writing(path):
     save_checkpoint(path, TENSORS, HEADER)
     with pytest.raises(ValueError, match="JSON"):
         save_checkpoint(path, TENSORS, {"loss": float("nan")})
@@ -228,13 +235,8 @@ def test_a_header_that_json_cannot_hold_is_refused_before_anything_is_written(pa
     assert load_checkpoint(path).header == HEADER
 
 
-def test_others_may_read_a_checkpoint(path):
-    save_checkpoint(path, TENSORS, HEADER)
-    assert stat.S_IMODE(path.stat().st_mode) == 0o644
-
-
 class Trap:
-    """Unpickling this runs a command."""
+    """Unpickling this creates a folder."""
 
     def __init__(self, marker):
         self.marker = marker
@@ -243,23 +245,24 @@ class Trap:
         return os.mkdir, (self.marker,)
 
 
+@SAFE
 @pytest.mark.parametrize("write", [pickle.dump, torch.save], ids=["pickle", "torch"])
-def test_a_foreign_pickle_is_refused_and_not_run(tmp_path, write):
-    marker, path = tmp_path / "marker", tmp_path / "stranger.safetensors"
+def test_pickle_is_refused_and_not_executed(tmp_path, write):
+    marker, path = tmp_path / "marker", tmp_path / "foreign.safetensors"
     with path.open("wb") as file:
         write(Trap(str(marker)), file)
-    with pytest.raises(ValueError, match="no safetensors file") as caught:
+    with pytest.raises(ValueError, match="not a safetensors file") as caught:
         load_checkpoint(path)
     assert "\n" not in str(caught.value)
     assert not marker.exists()
-    # The trap is a real one: unpickling it springs it.
-    if write is pickle.dump:
+    if write is pickle.dump:  # the trap works
         pickle.loads(path.read_bytes())
         assert marker.exists()
 
 
+@DAMAGED
 @pytest.mark.parametrize("kept", [0, 4, 8, 50, -1])
-def test_a_truncated_file_is_refused(path, kept):
+def test_truncated_file_is_refused(path, kept):
     save_checkpoint(path, TENSORS, HEADER)
     path.write_bytes(path.read_bytes()[:kept])
     with pytest.raises(ValueError, match=r"checkpoint=.*damaged") as caught:
@@ -267,47 +270,37 @@ def test_a_truncated_file_is_refused(path, kept):
     assert "\n" not in str(caught.value)
 
 
-def test_text_is_refused(tmp_path):
-    path = tmp_path / "notes.txt"
-    path.write_text("This is no checkpoint at all, whatever its length may be.\n" * 20)
-    with pytest.raises(ValueError, match="damaged or no safetensors"):
+@SAFE
+@pytest.mark.parametrize(
+    ("metadata", "message"),
+    [
+        (None, "another program"),
+        ({"format": "pt"}, "another program"),
+        ({"format": "1"}, "another program"),
+        ({"header": "{}"}, "another program"),
+        ({"format": str(FORMAT + 1), "header": "{}"}, "update seq2seq"),
+    ],
+)
+def test_foreign_and_newer_files_are_refused(tmp_path, metadata, message):
+    path = tmp_path / "other.safetensors"
+    save_file({"weight": torch.ones(2)}, path, metadata)
+    with pytest.raises(ValueError, match=message) as caught:
+        load_checkpoint(path)
+    assert "\n" not in str(caught.value)
+    path.write_text("This is not a checkpoint.\n" * 20)
+    with pytest.raises(ValueError, match="damaged or not a safetensors"):
         load_checkpoint(path)
 
 
-@pytest.mark.parametrize("metadata", [None, {"format": "pt"}, {"format": "1"}, {"header": "{}"}])
-def test_another_programs_file_is_refused(tmp_path, metadata):
-    save_file({"weight": torch.ones(2)}, tmp_path / "other.safetensors", metadata)
-    with pytest.raises(ValueError, match="another program") as caught:
-        load_checkpoint(tmp_path / "other.safetensors")
-    assert "\n" not in str(caught.value)
-
-
-def test_a_newer_format_is_refused(tmp_path):
-    metadata = {"format": str(FORMAT + 1), "header": "{}"}
-    save_file({"weight": torch.ones(2)}, tmp_path / "new.safetensors", metadata)
-    with pytest.raises(ValueError, match="update seq2seq") as caught:
-        load_checkpoint(tmp_path / "new.safetensors")
-    assert "\n" not in str(caught.value)
-
-
 @pytest.mark.parametrize("name", ["missing.safetensors", "."])
-def test_a_missing_file_is_refused(tmp_path, name):
+def test_missing_file_is_refused(tmp_path, name):
     with pytest.raises(FileNotFoundError, match="checkpoint=") as caught:
         load_checkpoint(tmp_path / name)
     assert "\n" not in str(caught.value)
 
 
-def test_the_file_is_what_safetensors_says_it_is(path):
-    """Eight bytes of length, then JSON: anybody's reader can read it."""
-    save_checkpoint(path, TENSORS, HEADER)
-    content = path.read_bytes()
-    (length,) = struct.unpack("<Q", content[:8])
-    assert content[8:9] == b"{"
-    assert content[8 : 8 + length].rstrip().endswith(b"}")
-
-
-def test_the_first_format_is_still_read(tmp_path):
-    """It had no digests, and counted otherwise where a run stands: it is not resumed from."""
+def test_format_1_is_read_without_progress(tmp_path):
+    """Format 1 had no digests, and counted the position in the data in another unit."""
     path = tmp_path / "old.safetensors"
     save_file(TENSORS, path, {"format": "1", "header": json.dumps(HEADER)})
     loaded = load_checkpoint(path)
@@ -317,19 +310,19 @@ def test_the_first_format_is_still_read(tmp_path):
 
 # --- damaged and hostile files ----------------------------------------------------------------
 #
-# T8: of whatever file, loading makes an equal copy or one line that names it; it runs nothing.
+# T8: loading any file gives an equal copy or a one-line error that names it, and executes nothing.
 
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
-    """A run's checkpoint: its path, and the model and optimiser that it can be restored to."""
+    """The checkpoint of a run: its path, and a model and optimizer to restore it to."""
     path = tmp_path_factory.mktemp("whole") / "last.safetensors"
     model, optimizer, _ = small_run(path)
     return path, model, optimizer
 
 
 def use(path, model, optimizer):
-    """Everything that is ever done with a checkpoint; None where it is refused, as it should be."""
+    """Load, translate and resume; None if the file is refused in one line that names it."""
     try:
         loaded = load_checkpoint(path)
         translator, _ = load_translator(path, DecodingConfig(), torch.device("cpu"))
@@ -363,12 +356,13 @@ def damaged(content, kind, where, what):
     return content[:place] + rest
 
 
+@DAMAGED
 @given(st.lists(damages, min_size=1, max_size=3), st.booleans())
 def test_damaged_bytes_are_refused_or_change_nothing(whole, tmp_path_factory, changes, in_header):
     original, model, optimizer = whole
     path = tmp_path_factory.getbasetemp() / "bytes.safetensors"
     content = original.read_bytes()
-    # Most bytes are numbers of a tensor, but most ways to be wrong are in the texts before them.
+    # Most bytes belong to tensors, but most kinds of damage concern the metadata before them.
     end = 8 + struct.unpack("<Q", content[:8])[0] if in_header else len(content)
     head = content[:end]
     for change in changes:
@@ -380,20 +374,21 @@ def test_damaged_bytes_are_refused_or_change_nothing(whole, tmp_path_factory, ch
         assert used[0].header == true.header
 
 
-@pytest.mark.parametrize("place", [0.0, 0.1, 0.3, 0.5, 0.7, 0.9, 0.999])
-def test_a_flipped_bit_of_a_tensor_is_found(whole, tmp_path, place):
-    """Silent otherwise: any 32 bits are some number."""
+@DAMAGED
+@pytest.mark.parametrize("place", [0.0, 0.3, 0.7, 0.999])
+def test_flipped_bit_of_a_tensor_is_detected(whole, tmp_path, place):
+    """Any 32 bits are a valid number, so only the digest reveals it."""
     content = bytearray(whole[0].read_bytes())
     start = 8 + struct.unpack("<Q", content[:8])[0]
     content[start + int(place * (len(content) - start))] ^= 4
     path = tmp_path / "flipped.safetensors"
     path.write_bytes(content)
-    with pytest.raises(DamagedCheckpointError, match=r"its tensor '.*' is not as it was written"):
+    with pytest.raises(DamagedCheckpointError, match=r"its tensor '.*' has changed since"):
         load_checkpoint(path)
 
 
-def test_only_what_is_read_is_checked(whole, tmp_path):
-    """A translation needs no optimiser: neither the time to check it, nor a whole one."""
+def test_only_the_tensors_that_are_read_are_checked(whole, tmp_path):
+    """Translation does not need the optimizer, nor the time to check it."""
     metadata = describe(whole[0])
     tensors = load_file(whole[0])
     tensors["optimizer.0.exp_avg"] += 1
@@ -410,7 +405,7 @@ def describe(path):
 
 
 def write_sealed(path, tensors, header):
-    """A file as a stranger could make it: whole, with any text for a header."""
+    """Write a file with valid digests and any header, as an attacker could."""
     digests = {name: checkpoint._digest(name, tensor) for name, tensor in tensors.items()}
     texts = {"header": header, "digests": json.dumps(digests)}
     metadata = {"format": str(FORMAT), **texts, "sha256": checkpoint._seal(texts)}
@@ -418,7 +413,7 @@ def write_sealed(path, tensors, header):
 
 
 def paths_in(value, path=()):
-    """Where something is in a JSON object; of long lists, the first entry."""
+    """Yield the paths of all entries of a JSON object; of lists, only the first entry."""
     for key in value if isinstance(value, dict) else range(min(len(value), 1)):
         yield (*path, key)
         if isinstance(value[key], dict | list):
@@ -432,9 +427,10 @@ ODD = [
 ]
 
 
+@SAFE
 @settings(max_examples=30)
 @given(st.data())
-def test_a_header_of_another_make_is_refused_or_taken_as_it_is(whole, tmp_path_factory, data):
+def test_changed_header_is_refused_or_used_as_it_is(whole, tmp_path_factory, data):
     original, model, optimizer = whole
     true = load_checkpoint(original)
     header = copy.deepcopy(true.header)
@@ -461,12 +457,13 @@ def test_a_header_of_another_make_is_refused_or_taken_as_it_is(whole, tmp_path_f
      '{"a": 1e999}', '{"a": ' + "9" * 5000 + "}", "null", "{}", '"config"'],
     ids=lambda text: text[:12] or "empty",
 )  # fmt: skip
-def test_a_header_that_is_no_run_is_refused(whole, tmp_path, text):
+def test_header_without_a_run_is_refused(whole, tmp_path, text):
     path = tmp_path / "header.safetensors"
     write_sealed(path, load_checkpoint(whole[0]).tensors, text)
     assert use(path, *whole[1:]) is None
 
 
+@SAFE
 @pytest.mark.parametrize(
     ("key", "value"),
     [
@@ -474,7 +471,7 @@ def test_a_header_that_is_no_run_is_refused(whole, tmp_path, text):
         ("config.model", {"decoder_size": 10**9, "initialization": "paper"}),
         ("config.model.embedding_size", 10**18),
         ("config.model.decoder_size", 10**30),
-        ("config.model.encoder_layers", 10**9),  # a loop that has no end
+        ("config.model.encoder_layers", 10**9),  # an endless loop
         ("config.model.attention.heads", 10**9),
         ("config.model.dropout", 1.5),
         ("config.model.cell", "lstm"),
@@ -483,21 +480,21 @@ def test_a_header_that_is_no_run_is_refused(whole, tmp_path, text):
         ("config.model.embedding_size", True),
         ("sides.source.tokenizer.name", "pickle"),
         ("sides.source.tokenizer.name", "sentencepiece"),
-        ("sides.target.tokenizer.language", "/tmp/of_the_stranger"),
+        ("sides.target.tokenizer.language", "/tmp/of_the_attacker"),
         ("sides.source.vocabulary", [1, 2, 3]),
         ("sides.source.vocabulary", ["<pad>", "<unk>", "<s>", "</s>", "a", "a", "b"]),
-        ("random.numpy", [10**9, 0, 0.0]),  # NumPy reads what lies there in memory
+        ("random.numpy", [10**9, 0, 0.0]),  # NumPy would read beyond the array
         ("random.numpy", [-1, 0, 0.0]),
         ("random.python", [3, [2**40] * 625, None]),
         ("random.python", [3, [0] * 625, "x"]),
         ("random.python", None),
         ("progress.step", 1.5),
         ("progress.ranking", [[1, 2, 3]]),
-        ("progress.unheard_of", 1),
+        ("progress.unknown", 1),
         ("progress", []),
     ],
 )
-def test_what_would_be_costly_or_wrong_is_refused_before_it_is_made(whole, tmp_path, key, value):
+def test_costly_or_invalid_settings_are_refused_before_use(whole, tmp_path, key, value):
     loaded = load_checkpoint(whole[0])
     *groups, last = key.split(".")
     owner = loaded.header
@@ -510,7 +507,7 @@ def test_what_would_be_costly_or_wrong_is_refused_before_it_is_made(whole, tmp_p
 
 
 @given(st.data())
-def test_other_tensors_are_refused(whole, tmp_path_factory, data):
+def test_changed_tensors_are_refused(whole, tmp_path_factory, data):
     original, model, optimizer = whole
     true = load_checkpoint(original)
     tensors = dict(true.tensors)
@@ -534,6 +531,6 @@ def test_other_tensors_are_refused(whole, tmp_path_factory, data):
     path = tmp_path_factory.getbasetemp() / "tensors.safetensors"
     write_sealed(path, tensors, json.dumps(true.header))
     used = use(path, model, optimizer)
-    if used is not None:  # numbers of the type that they had; NumPy's fit into another
+    if used is not None:  # equal values; the state of NumPy may have another integer type
         assert same(used[0].tensors, tensors)
         assert same(tensors, true.tensors) or name == "rng.numpy"

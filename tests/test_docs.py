@@ -1,5 +1,4 @@
-"""docs/attention.md says what the code does: its lines run, its commands exist, its pictures are
-made."""
+"""docs/attention.md agrees with the code: its snippets run, its commands and pictures exist."""
 
 import doctest
 import importlib.util
@@ -35,11 +34,10 @@ SCRIPTS = {
     "compare_lengths": CompareLengthsConfig,
     "plot_alignment": PlotAlignmentConfig,
 }
-MADE_BY_SCRIPTS = {"comparison.png", "lengths.png", "alignments.png"}
 
 
 def blocks(language):
-    """The fenced blocks of a language: (first line, text)."""
+    """The fenced blocks in a language, as (line number, text)."""
     return [
         (PAGE.count("\n", 0, found.start(1)), found[1])
         for found in re.finditer(rf"^```{language}\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
@@ -59,23 +57,22 @@ def drawing():
     return module
 
 
-def test_the_python_lines_print_what_they_say():
-    """In the order of the page, in one namespace, as a reader would type them."""
+def test_python_snippets_print_what_the_page_shows():
+    """In one namespace and in the order of the page, as a reader would type them."""
     parser, namespace = doctest.DocTestParser(), {}
     runner = doctest.DocTestRunner(optionflags=doctest.IGNORE_EXCEPTION_DETAIL)
-    said = []
+    output = []
     for line, text in blocks("python"):
         test = parser.get_doctest(text, namespace, "attention.md", "docs/attention.md", line)
         assert test.examples, text
-        runner.run(test, out=said.append, clear_globs=False)
+        runner.run(test, out=output.append, clear_globs=False)
         namespace = test.globs
-    assert runner.summarize(verbose=False).failed == 0, "".join(said)
+    assert runner.summarize(verbose=False).failed == 0, "".join(output)
 
 
 def test_formulas_are_those_of_the_docstrings():
-    """One owner per fact: each line of a formula stands, word for word, in the code."""
-    paths = [path for part in ("attention", "evaluation", "model")
-             for path in (ROOT / "seq2seq" / part).glob("*.py")]  # fmt: skip
+    paths = [path for room in ("attention", "evaluation", "model")
+             for path in (ROOT / "seq2seq" / room).glob("*.py")]  # fmt: skip
     code = " ".join(" ".join(path.read_text(encoding="utf-8").split()) for path in paths)
     for _, text in blocks("text"):
         for line in text.splitlines():
@@ -101,7 +98,7 @@ def test_every_attention_is_explained():
     assert options == set(re.findall(r"`(model/attention=\w+)`", PAGE))
 
 
-def test_the_table_of_parameters_is_right():
+def test_table_of_parameters_is_right():
     sizes = {"H": 6, "C": 6, "A": 5, "P": 9}
     rows = re.findall(r"^\| (`\w+`(?:, `\w+`)?) \| `([^`]+)` \| (yes|no) \|", PAGE, re.MULTILINE)
     listed = {}
@@ -118,28 +115,23 @@ def test_the_table_of_parameters_is_right():
     assert not listed
 
 
-def test_links_lead_somewhere():
-    prose = re.sub(r"^```.*?^```", "", PAGE, flags=re.MULTILINE | re.DOTALL)
-    targets = re.findall(r"(?<!!)\[[^\]]*\]\((?!https?:)([^)]+)\)", prose)
+@pytest.mark.parametrize("path", [ROOT / "README.md", *sorted(DOCS.glob("*.md"))], ids=str)
+def test_links_have_targets(path):
+    page = path.read_text(encoding="utf-8")
+    prose = re.sub(r"^```.*?^```", "", page, flags=re.MULTILINE | re.DOTALL)
     headings = {
         re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
-        for heading in re.findall(r"^#+ (.+)$", PAGE, re.MULTILINE)
+        for heading in re.findall(r"^#+ (.+)$", page, re.MULTILINE)
     }
-    for target in targets:
+    for target in re.findall(r"\]\((?!https?:)([^)]+)\)", prose):
         if target.startswith("#"):
             assert target[1:] in headings, target
         else:
-            assert (DOCS / target).exists(), target
-
-
-def test_every_picture_is_shown_and_made(drawing):
-    shown = set(re.findall(r"\]\(attention/([\w.]+)\)", PAGE))
-    assert shown == {path.name for path in (DOCS / "attention").glob("*")}
-    assert shown == set(drawing.PICTURES) | MADE_BY_SCRIPTS
+            assert (path.parent / target.partition("#")[0]).exists(), target
 
 
 def test_pictures_are_what_the_code_draws(drawing):
-    """But for the letters, which differ from one version of matplotlib to the next."""
+    """Except for the text, which differs between versions of matplotlib."""
     for name, draw in drawing.PICTURES.items():
         path = DOCS / "attention" / name
         assert path.stat().st_size < 100_000
