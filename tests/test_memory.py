@@ -9,7 +9,7 @@ import torch
 from conftest import ROOT, TINY, data_arguments
 
 from seq2seq.config.training import DecodingConfig
-from seq2seq.search.translator import load_translator
+from seq2seq.search.loading import load_translator
 
 # Trains like scripts/train.py, and prints step and resident bytes whenever the journal is written.
 TRAINING = """
