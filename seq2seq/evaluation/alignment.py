@@ -1,7 +1,7 @@
 """Word alignments: their text format, their extraction from attention weights, their error rate.
 
-Weights are arrays (T, S): row i says where the decoder looked while it wrote target token i. A
-link (s, t) says that source word s and target word t translate each other, both counted from 0.
+Weights are arrays (T, S): row i is the attention of the decoder when it generated target token i.
+A link (s, t) states that source word s and target word t translate each other, counted from 0.
 """
 
 import re
@@ -11,34 +11,34 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-WORD_START = "▁"  # SentencePiece's mark of a blank
+WORD_START = "▁"  # how SentencePiece marks a space
 
 
 class Link(NamedTuple):
-    """Positions of two words that translate each other, both from 0."""
+    """Positions of two words that translate each other, counted from 0."""
 
     source: int
     target: int
 
 
 def parse_pharaoh(line: str, where: str, sizes: tuple[int, int] | None = None) -> set[Link]:
-    """The links of one sentence pair, written as ``0-0 1-2 2-1`` (source-target).
+    """Parse the links of one sentence pair, written as ``0-0 1-2 2-1`` (source-target).
 
     Args:
-        line: a line of an alignment file; an empty one has no links.
-        where: file and line, for the message.
-        sizes: words of the source and of the target; if given, no link may point beyond them.
+        line: a line of an alignment file; an empty line has no links.
+        where: file and line number, for error messages.
+        sizes: numbers of source and target words; if given, links must not point beyond them.
 
     Raises:
-        ValueError: an entry is no link, or points beyond the sentences, as those of a file that
-            counts from 1 do.
+        ValueError: an entry is not a link, or points beyond the sentences, as in a file that
+            counts from 1.
     """
     links = set()
     for entry in line.split():
         match = re.fullmatch(r"([0-9]{1,9})-([0-9]{1,9})", entry)
         if match is None:
             raise ValueError(
-                f"{where}: {entry[:40]!r} is no alignment link; write SOURCE-TARGET, two word "
+                f"{where}: {entry[:40]!r} is not an alignment link; write SOURCE-TARGET, two word "
                 f"positions counted from 0, such as 0-0."
             )
         link = Link(int(match[1]), int(match[2]))
@@ -52,20 +52,23 @@ def parse_pharaoh(line: str, where: str, sizes: tuple[int, int] | None = None) -
 
 
 def format_pharaoh(links: Iterable[tuple[int, int]]) -> str:
-    """The links in the order of the source, then of the target; inverse of ``parse_pharaoh``."""
+    """Write links sorted by source, then target position; the inverse of ``parse_pharaoh``."""
     return " ".join(f"{source}-{target}" for source, target in sorted(links))
 
 
 def words_of_tokens(tokens: Sequence[str], words: Sequence[str]) -> list[int]:
-    """To which word each token of the model belongs: the one that holds its first character.
+    """Map each token of the model to the word that contains its first character.
 
-    Both are the same text, cut differently, so counting characters pairs them whatever the
-    tokeniser: SentencePiece pieces, Moses tokens, single characters. Blanks and SentencePiece's
-    mark count nothing; a token of nothing else belongs to the word that follows, the last one at
-    the end. Special tokens (EOS) must be left out, and unknown words be spelled.
+    Tokens and words segment the same text, so counting characters pairs them for every tokenizer:
+    SentencePiece pieces, Moses tokens, single characters. Spaces and the space mark of
+    SentencePiece do not count; a token of nothing else belongs to the next word, or to the last
+    one at the end. Special tokens (EOS) must be left out, and unknown words must be spelled out.
+
+    Returns:
+        An index into ``words`` for every token.
 
     Raises:
-        ValueError: the two spell texts of different length, so some token was changed.
+        ValueError: tokens and words have different numbers of characters.
     """
     starts = np.cumsum([0, *map(_spelled_length, tokens)])
     ends = np.cumsum([_spelled_length(word) for word in words])
@@ -73,7 +76,7 @@ def words_of_tokens(tokens: Sequence[str], words: Sequence[str]) -> list[int]:
     if token_total != word_total or (len(tokens) and not len(words)):
         raise ValueError(
             f"{len(tokens)} tokens spell {token_total} characters, but the {len(words)} words "
-            f"they should be cut from spell {word_total}: "
+            f"they should segment spell {word_total}: "
             f"{_beginning(tokens)} against {_beginning(words)}."
         )
     found = np.searchsorted(ends, starts[:-1], side="right")
@@ -86,23 +89,22 @@ def merge_subwords(
     target_words: Sequence[int],
     shape: tuple[int, int],
 ) -> NDArray[np.float64]:
-    """Weights between words, from weights between tokens.
+    """Compute attention weights between words from weights between tokens.
 
-    A word was looked at as much as its tokens together (sum over its columns), and looked where
-    its tokens did on average (mean over its rows); so a row sums to the mean of the sums of its
-    tokens' rows, to 1 if they did (Clark et al. 2019, arXiv:1906.04341, do the same).
+    The weight of a source word is the sum over its tokens, and the row of a target word the mean
+    over its tokens, as in Clark et al. 2019, arXiv:1906.04341. Rows that sum to 1 still do.
 
     Args:
-        weights: between tokens, (T, S).
-        source_words: the word of every source token, S numbers, as from ``words_of_tokens``.
-        target_words: the word of every target token, T numbers.
-        shape: number of words of target and source, T' and S'.
+        weights: attention between tokens, (T, S).
+        source_words: the word of every source token, S indices, as from ``words_of_tokens``.
+        target_words: the word of every target token, T indices.
+        shape: numbers of target and source words, T' and S'.
 
     Returns:
         (T', S'); rows and columns of words without a token are 0.
 
     Raises:
-        ValueError: the numbers of tokens or words do not fit.
+        ValueError: the numbers of tokens or words do not match.
     """
     weights = np.asarray(weights, dtype=np.float64)
     if weights.shape != (len(target_words), len(source_words)):
@@ -117,13 +119,12 @@ def merge_subwords(
 
 
 def hard_alignment(weights: ArrayLike) -> set[Link]:
-    """One link for every target position: to the source position with the largest weight.
+    """Link every target position to the source position with the largest weight.
 
-    Of equal weights the first counts. A row without a positive weight, which looked nowhere, gets
-    no link.
+    Of equal weights the first is linked; a row without a positive weight gets no link.
 
     Args:
-        weights: (T, S).
+        weights: attention weights, (T, S).
     """
     weights = np.asarray(weights, dtype=np.float64)
     if weights.size == 0:
@@ -137,7 +138,7 @@ def hard_alignment(weights: ArrayLike) -> set[Link]:
 
 
 class AlignmentQuality(NamedTuple):
-    """How well predicted links agree with true ones, each in [0, 1]; ``aer`` is an error."""
+    """Agreement of predicted with true links: rates in [0, 1], of which ``aer`` is an error."""
 
     aer: float
     precision: float
@@ -149,23 +150,23 @@ def alignment_error_rate(
     sure: Sequence[Iterable[tuple[int, int]]],
     possible: Sequence[Iterable[tuple[int, int]]] | None = None,
 ) -> AlignmentQuality:
-    """Alignment error rate of a corpus (Och and Ney 2003), links counted over all of it.
+    """Compute the alignment error rate (Och and Ney 2003), counted over the whole corpus.
 
         AER = 1 - (|A and S| + |A and P|) / (|A| + |S|)
         precision = |A and P| / |A|        recall = |A and S| / |S|
 
     Args:
-        predicted: A, the links of every sentence pair.
-        sure: S, links that an alignment must have.
-        possible: P, links that it may have; sure ones are possible whether listed or not, and
-            without this argument only they are.
+        predicted: A, predicted links of every sentence pair.
+        sure: S, links that an alignment must contain.
+        possible: P, links that it may contain; sure links are always possible, and by default
+            they are the only ones.
 
     Returns:
-        The three rates; 0 of 0 links counts as all of them, so nothing predicted where nothing is
-        true has no error.
+        The three rates; 0 of 0 links counts as 1, so predicting none where none is true is no
+        error.
 
     Raises:
-        ValueError: the corpora differ in their number of sentence pairs, or have none.
+        ValueError: the arguments differ in their numbers of sentence pairs, or are empty.
     """
     allowed = sure if possible is None else possible
     if not len(predicted) == len(sure) == len(allowed) or not len(predicted):
@@ -175,7 +176,7 @@ def alignment_error_rate(
         )
     predictions = sures = predicted_sure = predicted_possible = 0
     for sentence, sentence_sure, sentence_allowed in zip(predicted, sure, allowed, strict=True):
-        # Tuples, so that a Link equals the pair of numbers it is.
+        # As tuples, since links may be given as lists.
         links, must = set(map(tuple, sentence)), set(map(tuple, sentence_sure))
         may = must | set(map(tuple, sentence_allowed))
         predictions += len(links)
@@ -188,10 +189,10 @@ def alignment_error_rate(
 
 
 def attention_entropy(weights: ArrayLike) -> float:
-    """How spread the attention is: mean over target positions of ``-sum_j a_ij ln a_ij``.
+    """Compute the entropy of attention: the mean over target positions of -sum_j a_ij ln a_ij.
 
-    In nats: 0 where each row looks at one position, ln S where it looks at all S alike. Rows of
-    zeros, such as padding, are left out; NaN if there are no others.
+    In nats: 0 if each row attends to one position, ln S if it attends to all S equally. Rows of
+    zeros, such as padding, are ignored; the result is NaN if there are no other rows.
 
     Args:
         weights: rows of non-negative weights, (..., S).
@@ -208,13 +209,13 @@ def _spelled_length(text: str) -> int:
     return sum(not char.isspace() and char != WORD_START for char in text)
 
 
-def _beginning(parts: Sequence[str]) -> str:
-    text = " ".join(parts)
+def _beginning(words: Sequence[str]) -> str:
+    text = " ".join(words)
     return repr(text if len(text) <= 40 else text[:40] + "…")
 
 
 def _membership(words: Sequence[int], num_words: int, side: str) -> NDArray[np.float64]:
-    """1 where a token (row) belongs to a word (column)."""
+    """Return a matrix with 1 where a token (row) belongs to a word (column)."""
     if len(words) and not 0 <= min(words) <= max(words) < num_words:
         raise ValueError(
             f"{side} tokens belong to words {min(words)} to {max(words)}, "
@@ -225,5 +226,5 @@ def _membership(words: Sequence[int], num_words: int, side: str) -> NDArray[np.f
     return members
 
 
-def _ratio(part: int, whole: int) -> float:
-    return part / whole if whole else 1.0
+def _ratio(count: int, total: int) -> float:
+    return count / total if total else 1.0

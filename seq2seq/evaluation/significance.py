@@ -1,7 +1,7 @@
-"""BLEU by the length of the source sentence, and the gap between two systems, with intervals.
+"""BLEU by source length, and the difference between two systems, with confidence intervals.
 
-The numbers of figure 2 of Bahdanau et al. 2015, arXiv:1409.0473: without attention a translator
-fails as sentences grow. Few sentences are long, hence the intervals. ``length_figure`` draws them.
+Figure 2 of Bahdanau et al. 2015 (arXiv:1409.0473) shows BLEU by length: without attention,
+translation degrades as sentences grow. Few sentences are long, hence the intervals.
 """
 
 from collections.abc import Sequence
@@ -12,12 +12,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from seq2seq.evaluation.bleu import bleu_of_statistics, bleu_statistics, resampled_bleu
 
-INTERVAL = (2.5, 97.5)  # percentiles: 95% of the resamples lie between
-FEWEST = 2  # sentences; one can only be drawn again, which is no interval
+INTERVAL = (2.5, 97.5)  # percentiles: 95% of the resampled scores lie between them
+FEWEST = 2  # resampling a single sentence always draws the same corpus
 
 
 class Estimate(NamedTuple):
-    """A BLEU score, or a difference of two, in points, and the ends of its 95% interval."""
+    """A BLEU score or difference in points, and the bounds of its 95% confidence interval."""
 
     score: float
     low: float
@@ -25,9 +25,9 @@ class Estimate(NamedTuple):
 
 
 class LengthBin(NamedTuple):
-    """The sentences whose source has ``first`` to ``last`` words; a ``last`` of None: or more.
+    """The sentences whose source has ``first`` to ``last`` words; None means no upper bound.
 
-    ``mean_length`` is None where there are none, ``bleu`` where there are fewer than two.
+    ``mean_length`` is None without sentences, ``bleu`` with fewer than two.
     """
 
     first: int
@@ -38,7 +38,7 @@ class LengthBin(NamedTuple):
 
     @property
     def label(self) -> str:
-        """As on an axis: ``≤ 10``, ``11–20``, ``> 20``."""
+        """The range as an axis label: ``≤ 10``, ``11–20``, ``> 20``."""
         if self.last is None:
             return f"> {self.first - 1}" if self.first else "all"
         if self.first == 0:
@@ -47,7 +47,7 @@ class LengthBin(NamedTuple):
 
 
 class Gap(NamedTuple):
-    """Two systems on the same sentences; ``difference`` is ``bleu`` minus ``baseline``."""
+    """Scores of two systems on the same sentences; ``difference`` is ``bleu - baseline``."""
 
     num_sentences: int
     bleu: Estimate
@@ -65,29 +65,29 @@ def bleu_by_length(
     num_resamples: int = 1000,
     seed: int = 0,
 ) -> list[LengthBin]:
-    """BLEU of the sentences of every length, with its 95% percentile bootstrap interval.
+    """Compute BLEU by source length, with 95% percentile bootstrap intervals.
 
-    What a bin gets depends on its own sentences and the seed alone. Texts of fewer than four words
-    have no 4-gram: a bin of nothing else scores 0, whatever was written.
+    The result of a bin depends only on its own sentences and the seed. Sentences of fewer than
+    four words have no 4-gram: a bin of only such sentences scores 0.
 
     Args:
-        source_lengths: words of every source sentence, without the end token.
-        hypotheses: detokenised translations, as for ``bleu.bleu``.
+        source_lengths: number of words of every source sentence, without the end token.
+        hypotheses: detokenized translations, as for ``bleu.bleu``.
         references: lines of the reference file.
-        edges: the last length of every bin but the last one, which is open: (10, 20) makes 0 to
-            10, 11 to 20, and 21 or more; none makes one bin of all.
-        tokenize: sacreBLEU's tokeniser.
-        num_resamples: corpora drawn for an interval, as for ``bleu.resampled_bleu``.
-        seed: of the draws.
+        edges: upper bounds of all bins except the last, which is open: (10, 20) makes the bins
+            0 to 10, 11 to 20, and 21 or more; an empty sequence makes one bin.
+        tokenize: a tokenizer of sacreBLEU.
+        num_resamples: number of corpora drawn for an interval, as for ``bleu.resampled_bleu``.
+        seed: random seed of the draws.
 
     Returns:
-        One bin more than there are edges; every sentence is in exactly one.
+        One bin more than there are edges; every sentence is in exactly one bin.
 
     Raises:
-        ValueError: the sentences differ in number, or the edges do not rise.
+        ValueError: the arguments differ in length, or the edges do not increase.
     """
     if any(low >= high for low, high in zip([-1, *edges], edges, strict=False)):
-        raise ValueError(f"edges={list(edges)} must rise, from 0 or more.")
+        raise ValueError(f"edges={list(edges)} must increase, from 0 or more.")
     statistics = bleu_statistics(hypotheses=hypotheses, references=references, tokenize=tokenize)
     lengths = np.asarray(source_lengths)
     if lengths.shape != (len(statistics),):
@@ -119,30 +119,30 @@ def bleu_gap(
     num_resamples: int = 1000,
     seed: int = 0,
 ) -> Gap:
-    """How much better one system translates than another, by paired bootstrap (Koehn 2004).
+    """Compare two systems by paired bootstrap resampling (Koehn 2004).
 
     Both are scored on the same resampled sentences, so what makes a sentence hard for both cancels
-    in the difference. An interval that leaves out 0 is the usual sign that it is no accident.
+    out in the difference. If its interval does not contain 0, the difference is significant.
 
     Args:
-        hypotheses: detokenised translations of the system in question.
-        baseline: those of the other.
+        hypotheses: detokenized translations of the system.
+        baseline: translations of the other system.
         references: lines of the reference file.
-        chosen: True for the sentences that count, (N,), as in ``np.array(source_lengths) > 30``;
-            without it all do.
-        tokenize: sacreBLEU's tokeniser.
-        num_resamples: corpora drawn, as for ``bleu.resampled_bleu``.
-        seed: of the draws.
+        chosen: True for the sentences to score, (N,), such as ``np.array(source_lengths) > 30``;
+            all by default.
+        tokenize: a tokenizer of sacreBLEU.
+        num_resamples: number of corpora drawn, as for ``bleu.resampled_bleu``.
+        seed: random seed of the draws.
 
     Raises:
-        ValueError: the sentences differ in number, or fewer than two are chosen.
+        ValueError: the arguments differ in length, or fewer than two sentences are chosen.
     """
     ours, theirs = (
         bleu_statistics(hypotheses=system, references=references, tokenize=tokenize)
         for system in (hypotheses, baseline)
     )
     mask = np.ones(len(ours), bool) if chosen is None else np.asarray(chosen)
-    if mask.dtype != bool or mask.shape != (len(ours),):  # numbers would be taken for positions
+    if mask.dtype != bool or mask.shape != (len(ours),):  # integers would be used as indices
         raise ValueError(f"chosen must hold True or False for each of the {len(ours):,} sentences.")
     number = int(mask.sum())
     if number < FEWEST:

@@ -18,6 +18,8 @@ from seq2seq.evaluation.alignment import (
 )
 
 links = st.sets(st.builds(Link, st.integers(0, 50), st.integers(0, 50)))
+COUNTS = pytest.mark.guarantee("Alignment error rate and scores by length count over the corpus.")
+
 corpora = st.lists(st.tuples(links, links, links), min_size=1, max_size=5)
 
 
@@ -28,22 +30,21 @@ def random_weights(num_target, num_source, seed=0):
 
 class TestPharaoh:
     @given(links)
-    def test_round_trip(self, written):
+    def test_format_is_parsed_back(self, written):
         assert parse_pharaoh(format_pharaoh(written), "here") == written
 
     def test_source_comes_first(self):
         assert parse_pharaoh("3-1\n", "here") == {Link(source=3, target=1)}
 
-    def test_an_empty_line_has_no_links(self):
-        assert parse_pharaoh(" \n", "here") == set()
-
     @pytest.mark.parametrize("entry", ["1", "1-", "-1-2", "1-2-3", "a-b", "1:2", "١-٢", "1_0-2"])
-    def test_what_is_no_link_is_named_with_its_place(self, entry):
-        with pytest.raises(ValueError, match=r"test\.align:7: .* is no alignment link") as refused:
+    def test_invalid_link_is_refused_with_its_line(self, entry):
+        with pytest.raises(
+            ValueError, match=r"test\.align:7: .* is not an alignment link"
+        ) as refused:
             parse_pharaoh(f"0-0 {entry}", "test.align:7")
         assert repr(entry) in str(refused.value)
 
-    def test_a_file_that_counts_from_1_is_noticed(self):
+    def test_link_beyond_the_sentence_is_refused(self):
         assert parse_pharaoh("0-0 1-2", "here", sizes=(2, 3))
         with pytest.raises(ValueError, match="here: link 2-3 points beyond 2 source and 3 target"):
             parse_pharaoh("1-1 2-3", "here", sizes=(2, 3))
@@ -57,17 +58,18 @@ class TestWordsOfTokens:
             (["The", "lowest", "."], [0, 1, 1]),  # Moses
             (list("The lowest."), [0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1]),  # characters
             (["▁", "The", "▁", "lowest", ".", "▁"], [0, 0, 1, 1, 1, 1]),
-            (["▁The▁low", "est."], [0, 1]),  # a token of two words counts for the first
+            (["▁The▁low", "est."], [0, 1]),  # a token of two words belongs to the first
         ],
     )
-    def test_every_tokenizer(self, tokens, expected):
+    def test_tokens_of_every_tokenizer(self, tokens, expected):
         assert words_of_tokens(tokens, ["The", "lowest."]) == expected
 
+    @COUNTS
     @given(
         st.lists(st.text("abäß我", min_size=1, max_size=6), min_size=1, max_size=6),
         st.randoms(use_true_random=False),
     )
-    def test_any_cut_of_the_words_finds_its_way_back(self, words, random):
+    def test_any_segmentation_is_mapped_to_its_words(self, words, random):
         tokens, expected = [], []
         for index, word in enumerate(words):
             cuts = sorted({0, len(word), *(random.randint(0, len(word)) for _ in range(2))})
@@ -76,33 +78,25 @@ class TestWordsOfTokens:
             expected += [index] * len(pieces)
         assert words_of_tokens(tokens, words) == expected
 
-    def test_an_empty_sentence_has_no_tokens(self):
-        assert words_of_tokens([], []) == []
-
     @pytest.mark.parametrize("tokens", [["the", "</s>"], ["th"], [], ["▁"]])
-    def test_another_text_is_refused(self, tokens):
+    def test_different_text_is_refused(self, tokens):
         with pytest.raises(ValueError, match=f"{len(tokens)} tokens spell .* spell 3"):
             words_of_tokens(tokens, ["the"])
 
-    def test_blanks_without_a_word_are_refused(self):
+    def test_spaces_without_a_word_are_refused(self):
         with pytest.raises(ValueError, match="0 words"):
             words_of_tokens(["▁"], [])
 
 
 class TestMergeSubwords:
-    def test_by_hand(self):
+    def test_hand_computed_example(self):
         """Sum over the columns of a word, mean over the rows of a word."""
         weights = [[0.1, 0.2, 0.7], [0.5, 0.1, 0.4], [0.0, 0.0, 1.0]]
         merged = merge_subwords(weights, [0, 0, 1], [0, 0, 1], (2, 2))
         np.testing.assert_allclose(merged, [[0.45, 0.55], [0.0, 1.0]])
 
-    def test_a_token_a_word_changes_nothing(self):
-        weights = random_weights(4, 5)
-        merged = merge_subwords(weights, range(5), range(4), (4, 5))
-        np.testing.assert_allclose(merged, weights)
-
     @given(st.integers(0, 1000))
-    def test_rows_keep_their_sum(self, seed):
+    def test_rows_sum_to_one(self, seed):
         generator = np.random.default_rng(seed)
         num_source, num_target = generator.integers(1, 12, size=2)
         source = np.unique(generator.integers(0, 6, num_source), return_inverse=True)[1]
@@ -114,7 +108,7 @@ class TestMergeSubwords:
         assert merged.shape == shape
         np.testing.assert_allclose(merged.sum(axis=1), 1)
 
-    def test_a_word_without_tokens_is_zero(self):
+    def test_word_without_tokens_gets_zero(self):
         merged = merge_subwords(random_weights(2, 2), [0, 2], [0, 2], (3, 3))
         assert (merged[1] == 0).all()
         assert (merged[:, 1] == 0).all()
@@ -123,28 +117,27 @@ class TestMergeSubwords:
         with pytest.raises(ValueError, match=r"\(5, 4\) .* 4 target and 5 source"):
             merge_subwords(random_weights(5, 4), range(5), range(4), (4, 5))
 
-    def test_a_word_beyond_the_sentence_is_refused(self):
+    def test_word_beyond_the_sentence_is_refused(self):
         with pytest.raises(ValueError, match=r"source tokens .* 0 to 2, .* has 2 words"):
             merge_subwords(random_weights(2, 3), [0, 1, 2], [0, 1], (2, 2))
 
 
 class TestHardAlignment:
-    def test_one_link_a_row_to_its_largest_weight(self):
+    def test_each_row_is_linked_to_its_largest_weight(self):
         weights = [[0.1, 0.6, 0.3], [0.8, 0.1, 0.1], [0.2, 0.3, 0.5]]
         assert hard_alignment(weights) == {(1, 0), (0, 1), (2, 2)}
 
-    def test_the_first_of_equals(self):
+    def test_first_of_equal_weights_is_linked(self):
         assert hard_alignment([[0.4, 0.4, 0.2]]) == {Link(source=0, target=0)}
 
-    def test_a_row_that_looked_nowhere_has_no_link(self):
-        assert hard_alignment([[0.0, 0.0], [0.0, 1.0]]) == {Link(source=1, target=1)}
-
-    def test_nothing_to_align(self):
+    def test_zero_weights_give_no_link(self):
         assert hard_alignment(np.zeros((0, 3))) == hard_alignment(np.zeros((3, 0))) == set()
+        assert hard_alignment([[0.0, 0.0], [0.0, 1.0]]) == {Link(source=1, target=1)}
 
 
 class TestAlignmentErrorRate:
-    def test_by_hand(self):
+    @COUNTS
+    def test_hand_computed_example(self):
         """A has 3 links, S has 2; 1 of A is sure and 2 are possible."""
         predicted, sure, possible = {(0, 0), (1, 1), (2, 2)}, {(0, 0), (1, 2)}, {(1, 1)}
         quality = alignment_error_rate([predicted], [sure], [possible])
@@ -152,26 +145,27 @@ class TestAlignmentErrorRate:
         assert quality.precision == pytest.approx(2 / 3)
         assert quality.recall == pytest.approx(1 / 2)
 
-    def test_links_count_over_the_corpus_not_the_sentence(self):
+    @COUNTS
+    def test_links_are_counted_over_the_corpus(self):
         """9 of 9 links right, then 0 of 1: 1 - 2 * 9 / (10 + 10), not the mean of 0 and 1."""
         diagonal = {(i, i) for i in range(9)}
         quality = alignment_error_rate([diagonal, {(0, 0)}], [diagonal, {(1, 1)}])
         assert quality.aer == pytest.approx(0.1)
 
     @given(corpora)
-    def test_bounds_and_the_perfect_alignment(self, corpus):
+    def test_rates_are_in_range_and_perfect_alignment_has_no_error(self, corpus):
         predicted, sure, possible = zip(*corpus, strict=True)
         assert all(0 <= rate <= 1 for rate in alignment_error_rate(predicted, sure, possible))
         assert alignment_error_rate(sure, sure, possible) == (0, 1, 1)
 
     @given(corpora)
-    def test_without_possible_links_it_is_one_minus_the_f_score(self, corpus):
+    def test_without_possible_links_aer_is_one_minus_f_score(self, corpus):
         predicted = [{*links, (0, 0)} for links, _, _ in corpus]
         sure = [{*links, (0, 0)} for _, links, _ in corpus]
         aer, precision, recall = alignment_error_rate(predicted, sure)
         assert aer == pytest.approx(1 - 2 * precision * recall / (precision + recall))
 
-    def test_an_empty_alignment_is_all_wrong_where_links_are_expected(self):
+    def test_empty_alignment_is_right_only_if_none_is_expected(self):
         assert alignment_error_rate([set()], [{(0, 0)}]).aer == 1
         assert alignment_error_rate([set()], [set()]).aer == 0
 
@@ -184,17 +178,17 @@ class TestAlignmentErrorRate:
 
 class TestAttentionEntropy:
     @pytest.mark.parametrize("size", [1, 2, 7])
-    def test_from_0_where_sharp_to_the_logarithm_of_the_size_where_flat(self, size):
+    def test_entropy_is_0_if_sharp_and_log_of_size_if_uniform(self, size):
         assert attention_entropy(np.eye(size)) == pytest.approx(0)
         assert attention_entropy(np.full((3, size), 1 / size)) == pytest.approx(math.log(size))
 
-    def test_padding_changes_nothing(self):
+    def test_padding_does_not_change_entropy(self):
         weights = random_weights(4, 5)
         padded = np.zeros((6, 8))
         padded[:4, :5] = weights
         assert attention_entropy(padded) == pytest.approx(attention_entropy(weights))
         assert attention_entropy(padded[None]) == pytest.approx(attention_entropy(weights))
 
-    def test_nothing_has_no_entropy(self):
+    def test_empty_weights_have_no_entropy(self):
         assert math.isnan(attention_entropy(np.zeros((2, 3))))
         assert math.isnan(attention_entropy(np.zeros((0, 3))))
