@@ -24,7 +24,7 @@ from seq2seq.cli.command import (
 from seq2seq.config.model import AttentionConfig
 from seq2seq.config.scripts import CompareConfig, CompareLengthsConfig, PlotAlignmentConfig
 from seq2seq.config.training import TrainConfig
-from seq2seq.figures.heatmap import figure_image
+from seq2seq.figures.style import figure_image
 
 DOCS = ROOT / "docs"
 PAGE = (DOCS / "attention.md").read_text(encoding="utf-8")

@@ -1,65 +1,56 @@
-"""Pictures of attention: one cell for every pair of a written and a read token.
+"""Heatmaps of attention: one cell for every pair of a generated and a source token.
 
-Weights and tokens in, a figure out. Only matplotlib's object interface is used: pyplot would keep
-every figure alive in its registry, and look for a display.
+Weights and tokens in, a figure out. Bahdanau et al. 2015, arXiv:1409.0473, figure 3.
 """
 
-import io
-import logging
 import math
-import textwrap
-import unicodedata
 from collections.abc import Iterable, Sequence
-from functools import cache
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from matplotlib import font_manager
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
-from matplotlib.image import AxesImage
-from matplotlib.text import Text
 from numpy.typing import ArrayLike, NDArray
 
-from seq2seq.files import replacing
-
-logger = logging.getLogger(__name__)
-
-# Tried from left to right for every character; those not installed are skipped.
-FONTS = (
-    "DejaVu Sans",  # comes with matplotlib: Latin, Greek, Cyrillic, Arabic, Hebrew and more
-    *("Noto Sans CJK SC", "Noto Sans CJK JP", "Noto Sans CJK KR", "Noto Sans SC", "Noto Sans JP"),
-    *("Noto Sans KR", "Source Han Sans SC", "WenQuanYi Micro Hei", "Droid Sans Fallback"),
-    *("PingFang SC", "Hiragino Sans", "Apple SD Gothic Neo", "Microsoft YaHei", "Malgun Gothic"),
-    *("Noto Sans Arabic", "Noto Naskh Arabic", "Geeza Pro"),
-    *("Noto Sans Devanagari", "Lohit Devanagari", "Kohinoor Devanagari", "Nirmala UI"),
-    *("Noto Sans", "Segoe UI", "Arial Unicode MS"),
+from seq2seq.figures.style import (
+    COLORS,
+    FONTS,
+    GAP,
+    INK,
+    LARGE_FONT,
+    LINES,
+    MUTED,
+    POINT,
+    SMALL_FONT,
+    Fonts,
+    find_fonts,
+    lay_out,
+    new_figure,
 )
 
-# Equal steps of weight are equal steps of lightness. 0 is the paper, so that what the model left
-# aside recedes; NaN, which no weight should be, stands out.
-COLORS = LinearSegmentedColormap.from_list(
-    "attention", [(0, "#ffffff"), (0.24, "#a9cbe6"), (0.58, "#4a83bd"), (1, "#0c2a56")]
-).with_extremes(bad="#d62728")
-INK, MUTED, LINES = "#262626", "#757575", "#e4e4e4"
-
-# Sizes are in pixels. A power of two, so that they survive the way to inches and back.
-DPI = 128
-POINT = 72 / DPI  # of a pixel
-# A cell is a whole number of pixels, or equal cells would not look equal.
+# In pixels. A cell is a whole number of pixels, or equal cells would not look equal.
 SMALLEST_CELL, LARGEST_CELL = 14, 38
-MATRIX_SIDE, LARGEST_MATRIX_SIDE = 900, 1600
-MARGIN, GAP, BOTTOM = 14, 10, 42  # at the bottom stands the caption
-BAR_WIDTH, BAR_LENGTH, BAR_LABELS, MIN_WIDTH = 11, 220, 30, 400
-LARGE_FONT, SMALL_FONT, LINE_SPACING = 15, 11, 1.25
+MATRIX_WIDTH, MAX_MATRIX_WIDTH = 900, 1600  # of a single matrix
+MATRICES_WIDTH = 1300  # of a row of matrices, unless its cells would be too small to read
+MIN_PANEL, MIN_WIDTH = 110, 330  # room for the titles, of one panel and of a row
+BAR_WIDTH, BAR_LENGTH, BAR_ROOM = 11, 220, 50
+CAPTION = "columns: source   rows: translation   color: attention weight"
 
-CAPTION = "columns: source   rows: translation   colour: attention weight"
-MAX_LABEL, MAX_TITLE_LINES = 26, 8  # characters, lines
-JOINERS = "\u200c\u200d"  # invisible, but they shape Arabic and Indic words
-_missing_font_reported = False
+
+class Panel(NamedTuple):
+    """One alignment: ``weights`` (T, S), S source and T target tokens, as for ``alignment_figure``.
+
+    A model without attention has weights of 0, which are drawn as a blank matrix.
+    """
+
+    title: str
+    weights: ArrayLike
+    source_tokens: Sequence[str]
+    target_tokens: Sequence[str]
+
+    @property
+    def longer(self) -> int:
+        return max(len(self.source_tokens), len(self.target_tokens))
 
 
 def alignment_figure(
@@ -69,236 +60,189 @@ def alignment_figure(
     title: str,
     fonts: Iterable[str] = FONTS,
 ) -> Figure:
-    """Where the decoder looked: row i shows the weights with which it wrote target token i.
+    """Draw the alignment of a sentence: row i shows the weights used to generate target token i.
 
-    The colour scale is fixed to 0..1, so pictures of different steps and sentences compare. Cells
-    and letters shrink with the number of tokens, which bounds the size; up to 100 stay readable.
+    The color scale is fixed to 0..1, so figures of different steps and sentences compare. Cells and
+    letters shrink with the number of tokens, which bounds the size; up to 100 stay readable.
 
-    Matplotlib joins and orders the letters of Arabic and Hebrew itself from 3.11 on; below it they
-    are drawn unjoined from left to right. Rows and columns are in the order of the tokens.
+    From version 3.11 on, matplotlib itself joins and orders the letters of Arabic and Hebrew;
+    earlier versions draw them unjoined, from left to right. Rows and columns are in token order.
 
     Args:
-        weights: (T, S) in [0, 1]. Without padding; with the end token if that is shown.
+        weights: (T, S) in [0, 1], without padding; with the end token if that is shown.
         source_tokens: S labels of the columns.
         target_tokens: T labels of the rows, from top to bottom.
-        title: wrapped to the width of the picture; its own line ends are kept.
-        fonts: families to draw with. A token with a character that no installed one has is shown
-            by code points or, where they are too long, by its position from 0, as in ``[3]``; the
-            first time, a warning says so.
+        title: wrapped to the width of the figure; its own line breaks are kept.
+        fonts: families to draw with. A token that contains a character of none of the installed
+            ones is shown by code points or, where these are too long, by its position from 0, as in
+            ``[3]``; the first time, a warning says so.
 
     Raises:
-        ValueError: the shape does not belong to the tokens, or there are none.
+        ValueError: the shape does not match the tokens, or there are no tokens.
     """
-    weights = np.asarray(weights, dtype=np.float64)
-    check_shape(weights, len(source_tokens), len(target_tokens))
-    families, drawable = usable_fonts(tuple(fonts))
-    report_missing("".join([*source_tokens, *target_tokens, title]), drawable)
-    columns = [readable(token, index, drawable) for index, token in enumerate(source_tokens)]
-    rows = [readable(token, index, drawable) for index, token in enumerate(target_tokens)]
+    panel = Panel(title, weights, source_tokens, target_tokens)
+    _check(panel)
+    cell = max(SMALLEST_CELL, min(LARGEST_CELL, MATRIX_WIDTH // panel.longer))
+    cell = min(cell, MAX_MATRIX_WIDTH / panel.longer)
+    return draw_panels([panel], 1, cell, min(LARGE_FONT, 0.72 * cell), CAPTION, fonts)
 
-    figure = Figure(dpi=DPI, facecolor="white")
-    ruler = Ruler(FigureCanvasAgg(figure), families)
-    longer = max(len(columns), len(rows))
-    cell: float = min(LARGEST_CELL, max(SMALLEST_CELL, MATRIX_SIDE // longer))
-    cell = min(cell, LARGEST_MATRIX_SIDE / longer)
-    layout = lay_out(columns, rows, cell, min(LARGE_FONT, 0.72 * cell), ruler)
-    right = max(layout.right, layout.width + GAP + BAR_WIDTH + BAR_LABELS)
-    width = math.ceil(max(MIN_WIDTH, layout.left + right + MARGIN))
-    title_lines = wrap(title, drawable, width - 2 * MARGIN, ruler)
-    title_height = math.ceil(LINE_SPACING * LARGE_FONT * len(title_lines))
-    height = math.ceil(MARGIN + title_height + layout.top + layout.height + BOTTOM)
-    figure.set_size_inches(width / DPI, height / DPI)
 
-    axes = add_axes(figure, layout.left, BOTTOM, layout.width, layout.height)
-    image = draw_matrix(axes, weights, layout, families)
-    draw_bar(figure, image, families)
-    left, title_top, caption_top = MARGIN / width, 1 - MARGIN / height, 2 * MARGIN / height
-    style(figure.text(left, title_top, "\n".join(title_lines), va="top"), LARGE_FONT, INK, families)
-    style(figure.text(left, caption_top, CAPTION, va="top"), SMALL_FONT, MUTED, families)
+def panel_figure(panels: Sequence[Panel], columns: int, fonts: Iterable[str] = FONTS) -> Figure:
+    """Draw alignments in rows of ``columns``, in reading order, as ``alignment_figure`` draws one.
+
+    All panels have the same size of cell, so a long sentence makes a large matrix, not small
+    letters. Six sentences of 9 tokens fit side by side on a screen.
+
+    Args:
+        panels: in reading order; titles are wrapped to the width of their panel.
+        columns: panels in a row, at least 1.
+        fonts: families to draw with, as for ``alignment_figure``.
+
+    Raises:
+        ValueError: there are no panels or columns, or a panel's weights do not match its tokens.
+    """
+    if not panels or columns < 1:
+        raise ValueError(f"{len(panels)} panels in {columns} columns: both must be at least 1.")
+    for panel in panels:
+        _check(panel)
+    columns = min(columns, len(panels))
+    longest = max(panel.longer for panel in panels)
+    cell = max(SMALLEST_CELL, min(LARGEST_CELL, MATRICES_WIDTH // (columns * longest)))
+    # Letters small enough for labels to slant in cells of any size; upright ones are hard to read.
+    return draw_panels(panels, columns, cell, min(LARGE_FONT, 0.6 * cell), CAPTION, fonts)
+
+
+def _check(panel: Panel) -> None:
+    shape = np.shape(panel.weights)
+    num_source, num_target = len(panel.source_tokens), len(panel.target_tokens)
+    if shape != (num_target, num_source) or not num_source * num_target:
+        raise ValueError(
+            f"weights of shape {shape} cannot be drawn for {num_target} target and {num_source} "
+            f"source tokens; rows are target tokens, and each side must have at least one token."
+        )
+
+
+def draw_panels(
+    panels: Sequence[Panel],
+    columns: int,
+    cell: float,
+    font: float,
+    caption: str,
+    names: Iterable[str] = FONTS,
+    bar: bool = True,
+) -> Figure:
+    """Draw panels in rows of ``columns``.
+
+    Args:
+        panels: in reading order.
+        columns: panels in a row, at most as many as there are panels.
+        cell: width and height of a cell in pixels.
+        font: size of the labels in pixels.
+        caption: written below all panels.
+        names: font families, as for ``alignment_figure``.
+        bar: whether a color scale stands at the end of the first row.
+    """
+    fonts = find_fonts(tuple(names))
+    for panel in panels:
+        fonts.report_missing("".join([panel.title, *panel.source_tokens, *panel.target_tokens]))
+    # The smallest size of all matrices in a column or a row, in cells.
+    least = max(MIN_PANEL, MIN_WIDTH / columns) / cell
+    across = [
+        max(least, *(len(panel.source_tokens) for panel in panels[column::columns]))
+        for column in range(columns)
+    ]
+    down = [
+        max(len(panel.target_tokens) for panel in panels[first : first + columns])
+        for first in range(0, len(panels), columns)
+    ]
+    widths, heights = [cell * size for size in across], [cell * size for size in down]
+    figure = new_figure()
+    grid = figure.subplots(len(down), columns, squeeze=False)
+    for index, axes in enumerate(grid.flat):
+        row, column = divmod(index, columns)
+        axes.set(xlim=(-0.5, across[column] - 0.5), ylim=(down[row] - 0.5, -0.5))
+        if index < len(panels):
+            draw_matrix(axes, panels[index], cell, font, fonts)
+        else:
+            axes.set_axis_off()
+    if bar:
+        _draw_bar(grid[0, -1], cell, fonts)
+    _draw_titles(grid, panels, widths, BAR_ROOM if bar else 0, fonts)
+    fonts.style(figure.text(0, 0, caption), SMALL_FONT, MUTED)
+    lay_out(figure, grid, widths, heights)
     return figure
 
 
-def figure_image(figure: Figure) -> NDArray[np.uint8]:
-    """The pixels, (height, width, 3); TensorBoard's ``add_image`` takes them as "HWC"."""
-    canvas = FigureCanvasAgg(figure)
-    canvas.draw()
-    return np.asarray(canvas.buffer_rgba())[..., :3].copy()
+def draw_matrix(axes: Axes, panel: Panel, cell: float, font: float, fonts: Fonts) -> None:
+    """Draw the cells, and the label of every row and column, at the upper left of the axes.
 
-
-def save_figure(figure: Figure, path: Path) -> None:
-    """Write the figure as what its name ends in: png, pdf, svg or another of matplotlib's.
-
-    Raises:
-        ValueError: matplotlib cannot write that.
+    The limits of the axes are kept; they say how much larger than the matrix the axes are.
     """
-    # Drawn in memory and renamed when complete: whoever watches the folder sees a whole picture
-    # or none, also of a run that is killed meanwhile.
-    content = io.BytesIO()
-    figure.savefig(content, format=path.suffix.removeprefix(".") or "png", dpi=figure.dpi)
-    with replacing(path) as partial:
-        partial.write_bytes(content.getvalue())
-
-
-def check_shape(weights: NDArray[np.float64], num_source: int, num_target: int) -> None:
-    if weights.shape != (num_target, num_source) or not weights.size:
-        raise ValueError(
-            f"weights of shape {weights.shape} cannot be drawn for {num_target} target and "
-            f"{num_source} source tokens; rows are target tokens, and there must be some of both."
-        )
-
-
-@cache
-def usable_fonts(fonts: tuple[str, ...]) -> tuple[tuple[str, ...], frozenset[str]]:
-    """Those of ``fonts`` that this machine has, and the characters that they can draw."""
-    known = {entry.name for entry in font_manager.fontManager.ttflist}
-    # The one that matplotlib brings along ends the list, so that it is never empty.
-    families = tuple(dict.fromkeys([*(name for name in fonts if name in known), "DejaVu Sans"]))
-    drawable = set(JOINERS)
-    for family in families:
-        font = font_manager.get_font(
-            font_manager.findfont(font_manager.FontProperties(family=[family]))
-        )
-        drawable.update(map(chr, font.get_charmap()))
-    return families, frozenset(char for char in drawable if char.isprintable() or char in JOINERS)
-
-
-def report_missing(text: str, drawable: frozenset[str]) -> None:
-    """Once in the life of the process; matplotlib would warn of every glyph of every picture."""
-    global _missing_font_reported
-    missing = [char for char in dict.fromkeys(text) if char.isprintable() and char not in drawable]
-    if missing and not _missing_font_reported:
-        _missing_font_reported = True
-        codes = ", ".join(f"U+{ord(char):04X}" for char in missing[:5])
-        logger.warning(
-            f"No installed font can draw {codes}{', …' if len(missing) > 5 else ''}: heatmaps show "
-            f"such tokens by code point or position, here and later. Install a font of that "
-            f"script, such as Noto Sans CJK, and have its family among the fonts."
-        )
-
-
-def coded(text: str, drawable: frozenset[str]) -> str:
-    """With code points for the characters that cannot be drawn."""
-    shown = (char if char in drawable else f" U+{ord(char):04X} " for char in text)
-    return " ".join("".join(shown).split())
-
-
-def readable(token: str, index: int, drawable: frozenset[str]) -> str:
-    """A token as it can be read on an axis: blanks visible, a long one without its middle."""
-    shown = "".join("␣" if char.isspace() else char for char in token)
-    if shown and unicodedata.category(shown[0]) == "Mn":
-        shown = "◌" + shown  # an accent of its own needs a letter to stand on
-    if not drawable.issuperset(shown):
-        shown = coded(shown, drawable)
-        return shown if len(shown) <= MAX_LABEL // 2 else f"[{index}]"
-    if len(shown) > MAX_LABEL:
-        half = (MAX_LABEL - 1) // 2
-        return f"{shown[:half]}…{shown[-half:]}"
-    return shown
-
-
-class Ruler:
-    """How wide texts will be when they are drawn."""
-
-    def __init__(self, canvas: FigureCanvasAgg, families: tuple[str, ...]):
-        self.renderer = canvas.get_renderer()
-        self.families = list(families)
-
-    def width(self, text: str, font: float) -> float:
-        properties = font_manager.FontProperties(family=self.families, size=font * POINT)
-        return self.renderer.get_text_width_height_descent(text, properties, ismath=False)[0]
-
-
-class Layout(NamedTuple):
-    """A matrix and its labels: sizes in pixels, ``rotation`` of those of the columns in degrees."""
-
-    columns: Sequence[str]
-    rows: Sequence[str]
-    width: float  # of the matrix, as is the height
-    height: float
-    left: int  # of the matrix, the margin included
-    top: int  # above the matrix, below the title
-    right: float  # from the left edge of the matrix to the end of the last label
-    font: float
-    rotation: int
-
-
-def lay_out(
-    columns: Sequence[str], rows: Sequence[str], cell: float, font: float, ruler: Ruler
-) -> Layout:
-    """The room that labels need around a matrix of such cells."""
-    widths = [ruler.width(label, font) for label in columns]
-    # As flat as can be without touching the neighbour.
-    if max(widths) <= cell - 4:
-        rotation = 0
-    elif 1.15 * font <= cell * math.sin(math.radians(45)):
-        rotation = 45
-    else:
-        rotation = 90
-    sine, cosine = math.sin(math.radians(rotation)), math.cos(math.radians(rotation))
-    left = math.ceil(MARGIN + max(ruler.width(label, font) for label in rows) + GAP)
-    top = math.ceil(max(widths) * sine + font * (cosine + 0.5) + 1.5 * GAP)
-    # A slanted label leans over the columns to its right, beyond the last one if need be.
-    ends = [(index + 0.5) * cell + font + width * cosine for index, width in enumerate(widths)]
-    width, height = cell * len(columns), cell * len(rows)
-    return Layout(columns, rows, width, height, left, top, max(width, *ends), font, rotation)
-
-
-def wrap(title: str, drawable: frozenset[str], width: float, ruler: Ruler) -> list[str]:
-    """A title in lines of at most ``width`` pixels, set in the large font."""
-    lines: list[str] = []
-    for paragraph in title.strip().split("\n"):
-        line = coded(" ".join(paragraph.split()), drawable)
-        # Letters differ in width; this leaves room for a line of wide ones.
-        letter = max(1, ruler.width(line, LARGE_FONT)) / max(1, len(line))
-        lines += textwrap.wrap(line, max(10, int(0.93 * width / letter)))
-    if len(lines) > MAX_TITLE_LINES:
-        lines[MAX_TITLE_LINES - 1 :] = ["…"]
-    return lines
-
-
-def add_axes(figure: Figure, left: float, bottom: float, wide: float, tall: float) -> Axes:
-    """Axes that cover these pixels of the figure."""
-    width, height = figure.bbox.size
-    return figure.add_axes((left / width, bottom / height, wide / width, tall / height))
-
-
-def draw_matrix(
-    axes: Axes, weights: NDArray[np.float64], layout: Layout, families: tuple[str, ...]
-) -> AxesImage:
-    """The cells and the label of every row and column."""
-    image = axes.imshow(weights, cmap=COLORS, vmin=0, vmax=1, aspect="auto", interpolation="none")
+    weights = np.asarray(panel.weights, dtype=np.float64)
+    limits = axes.get_xlim(), axes.get_ylim()
+    axes.imshow(weights, cmap=COLORS, vmin=0, vmax=1, aspect="auto", interpolation="none")
+    axes.set(xlim=limits[0], ylim=limits[1])
     row_ends, column_ends = (np.arange(size + 1) - 0.5 for size in weights.shape)
-    axes.hlines(row_ends, column_ends[0], column_ends[-1], colors=LINES, linewidth=POINT)
-    axes.vlines(column_ends, row_ends[0], row_ends[-1], colors=LINES, linewidth=POINT)
-    axes.set(xlim=column_ends[[0, -1]], ylim=row_ends[[-1, 0]])
+    look = {"colors": LINES, "linewidth": POINT, "clip_on": False}
+    axes.hlines(row_ends, column_ends[0], column_ends[-1], **look)
+    axes.vlines(column_ends, row_ends[0], row_ends[-1], **look)
     axes.spines[:].set_visible(False)
-    axes.tick_params(top=False, bottom=False, left=False, labeltop=True, labelbottom=False)
-    axes.tick_params(pad=GAP / 2 * POINT)
-    ha, va = ("center", "bottom") if layout.rotation == 0 else ("left", "center_baseline")
+    axes.tick_params(length=0, labeltop=True, labelbottom=False, pad=0.8 * GAP * POINT)
+
+    columns = [fonts.label(token, index) for index, token in enumerate(panel.source_tokens)]
+    rows = [fonts.label(token, index) for index, token in enumerate(panel.target_tokens)]
+    # As flat as possible without touching the neighbor.
+    if max(fonts.width(label, font) for label in columns) <= cell - 4:
+        rotation, ha, va = 0, "center", "bottom"
+    else:
+        rotation = 45 if 1.15 * font <= cell * math.sin(math.radians(45)) else 90
+        ha, va = "left", "center_baseline"
     # Positions and labels in one call: labels alone would go to whichever ticks there are.
-    columns, rows = range(len(layout.columns)), range(len(layout.rows))
-    axes.set_xticks(columns, layout.columns, ha=ha, va=va, rotation=layout.rotation)
-    axes.set_yticks(rows, layout.rows, va="center_baseline")
+    axes.set_xticks(range(len(columns)), columns, ha=ha, va=va, rotation=rotation)
+    axes.set_yticks(range(len(rows)), rows, va="center_baseline")
     for label in [*axes.get_xticklabels(), *axes.get_yticklabels()]:
         label.set_rotation_mode("anchor")
-        style(label, layout.font, INK, families)
-    return image
+        fonts.style(label, font, INK)
 
 
-def draw_bar(figure: Figure, image: AxesImage, families: tuple[str, ...]) -> None:
-    """The colour scale, to the right of the matrix."""
-    matrix = image.axes.bbox
-    length = min(BAR_LENGTH, matrix.height)
-    axes = add_axes(figure, matrix.x1 + GAP, matrix.y1 - length, BAR_WIDTH, length)
-    bar = figure.colorbar(image, cax=axes)
+def _draw_bar(axes: Axes, cell: float, fonts: Fonts) -> None:
+    """Draw the color scale to the right of a matrix."""
+    (image,) = axes.images
+    num_target, num_source = image.get_array().shape  # type: ignore[union-attr]
+    across, down = (abs(end - start) for start, end in (axes.get_xlim(), axes.get_ylim()))
+    length = min(BAR_LENGTH / cell, num_target)
+    left, bottom = (num_source + GAP / cell) / across, 1 - length / down
+    inset = axes.inset_axes((left, bottom, BAR_WIDTH / cell / across, length / down))
+    bar = axes.figure.colorbar(image, cax=inset)
     bar.outline.set(edgecolor=LINES, linewidth=POINT)
-    axes.set_yticks([0, 0.5, 1] if axes.bbox.height > 60 else [0, 1])
-    axes.tick_params(length=GAP / 3 * POINT, width=POINT, color=MUTED, pad=GAP / 3 * POINT)
-    for label in axes.get_yticklabels():
-        style(label, SMALL_FONT, MUTED, families)
+    inset.set_yticks([0, 0.5, 1] if length * cell > 60 else [0, 1])
+    inset.tick_params(length=GAP / 3 * POINT, width=POINT, color=MUTED, pad=GAP / 3 * POINT)
+    for label in inset.get_yticklabels():
+        fonts.style(label, SMALL_FONT, MUTED)
 
 
-def style(text: Text, font: float, color: str, families: tuple[str, ...]) -> None:
-    """Letters of ``font`` pixels."""
-    text.set(fontfamily=list(families), fontsize=font * POINT, color=color)
-    text.set(linespacing=LINE_SPACING, parse_math=False)  # no token is a formula, whatever its $
+def _draw_titles(
+    grid: NDArray[np.object_],
+    panels: Sequence[Panel],
+    widths: Sequence[float],
+    bar_room: float,
+    fonts: Fonts,
+) -> None:
+    """Write the titles above the labels, aligned in every row and wrapped to their column."""
+    # How far labels reach beyond their axes does not depend on the layout.
+    boxes = np.array(
+        [(box.x0 - a.bbox.x0, box.y1 - a.bbox.y1) for a in grid.flat for box in [a.get_tightbbox()]]
+    ).reshape(*grid.shape, 2)
+    lefts, tops = boxes[..., 0].min(axis=0), boxes[..., 1].max(axis=1) + GAP
+    room = widths - lefts
+    room[-1] += bar_room
+    for row, first in enumerate(range(0, len(panels), len(lefts))):
+        texts = [
+            fonts.wrap(panel.title, LARGE_FONT, width)
+            for panel, width in zip(panels[first:], room, strict=False)
+        ]
+        most = max(text.count("\n") for text in texts)
+        for text, axes, width, left in zip(texts, grid[row], widths, lefts, strict=False):
+            lines = text + "\n" * (most - text.count("\n"))  # the first lines are level
+            title = axes.set_title(lines, loc="left", x=left / width, y=1, pad=tops[row] * POINT)
+            fonts.style(title, LARGE_FONT, INK)

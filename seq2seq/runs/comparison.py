@@ -22,8 +22,8 @@ from seq2seq.config.training import TrainConfig
 from seq2seq.data.reading import read_lines
 from seq2seq.device import select_device
 from seq2seq.evaluation.metrics import METRICS, get_value
-from seq2seq.figures.heatmap import save_figure
-from seq2seq.figures.panels import Panel, panel_figure
+from seq2seq.figures.heatmap import Panel, panel_figure
+from seq2seq.figures.style import save_figure
 from seq2seq.run_folder import checkpoint_path
 from seq2seq.runs.manifest import write_json
 from seq2seq.runs.run import Run, Texts, read_texts

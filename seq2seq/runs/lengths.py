@@ -14,8 +14,8 @@ from seq2seq.config.training import TrainConfig
 from seq2seq.data.tokenizer import build_tokenizer
 from seq2seq.evaluation.significance import FEWEST, Estimate, bleu_by_length, bleu_gap
 from seq2seq.figures.curves import Curve, length_figure
-from seq2seq.figures.heatmap import save_figure
-from seq2seq.figures.panels import Panel, panel_figure
+from seq2seq.figures.heatmap import Panel, panel_figure
+from seq2seq.figures.style import save_figure
 from seq2seq.runs.comparison import (
     Compared,
     by_label,

@@ -19,7 +19,8 @@ from seq2seq.evaluation.alignment import (
 )
 from seq2seq.evaluation.bleu import replace_newlines
 from seq2seq.evaluation.metrics import Evaluated, evaluate_metrics
-from seq2seq.figures.heatmap import alignment_figure, figure_image, save_figure
+from seq2seq.figures.heatmap import alignment_figure
+from seq2seq.figures.style import figure_image, save_figure
 from seq2seq.search.translator import Translation, Translator
 from seq2seq.training.journal import Journal
 
