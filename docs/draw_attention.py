@@ -14,7 +14,6 @@ from typing import NamedTuple
 
 import torch
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from torch import Tensor
@@ -32,51 +31,44 @@ from seq2seq.attention.masking import NORMALIZERS, masked_softmax
 from seq2seq.attention.pooling import Attention
 from seq2seq.attention.scoring import DotScore, GaussianScore, ScaledDotScore
 from seq2seq.attention.sequences import BidirectionalAttention, SelfAttention
-from seq2seq.figures.heatmap import (
+from seq2seq.figures import heatmap
+from seq2seq.figures.style import (
     COLORS,
-    DPI,
-    FONTS,
     GAP,
     INK,
     LARGE_FONT,
     LINES,
-    MARGIN,
     MUTED,
     POINT,
     SMALL_FONT,
-    Layout,
-    Ruler,
-    add_axes,
-    draw_bar,
-    draw_matrix,
+    find_fonts,
     lay_out,
+    new_figure,
     save_figure,
-    style,
-    usable_fonts,
 )
 
 FOLDER = Path(__file__).parent / "attention"
-FAMILIES, _ = usable_fonts(FONTS)
+FONTS = find_fonts()
 
 # Sizes are in pixels; a page of documentation is about 850 wide.
-FONT, TITLE, CAPTION, BAR = 12, 26, 34, 52
+FONT = 12
 DARK, MIDDLE, WARM = "#0c2a56", "#4a83bd", "#d2691e"
-ASIDE = "#ececec"
+OUTSIDE = "#ececec"
 
 
 class Panel(NamedTuple):
-    """A matrix of weights with what belongs around it."""
+    """A matrix of weights with its title, labels and marks."""
 
     title: str
     weights: Tensor  # (T, S)
     columns: Sequence[str]
     rows: Sequence[str]
-    mask: Tensor | None = None  # (T, S); where False, a weight of 0 is painted grey
-    centers: Tensor | None = None  # a mark in each row, (T,)
+    mask: Tensor | None = None  # (T, S); where False, a weight of 0 is painted gray
+    centers: Tensor | None = None  # (T,), a dot in each row
 
 
 def masking() -> Figure:
-    """The same energies under three kinds of valid lengths, and one faulty way to mask."""
+    """Draw the same energies under two kinds of valid lengths, and one wrong way to mask."""
     energies = torch.tensor([1.0, 0.2, 1.6, 0.6, 1.2, 0.0]).repeat(4, 1)
     positions = torch.arange(6)
     lengths, of_queries = torch.tensor([6, 4, 1, 0]), torch.tensor([3, 4, 5, 6])
@@ -84,7 +76,7 @@ def masking() -> Figure:
     filled = energies.masked_fill(~known, -1e6).softmax(dim=-1)
     two_dimensional = masked_softmax(energies.unsqueeze(0), of_queries.unsqueeze(0)).squeeze(0)
     columns = [str(j) for j in range(1, 7)]
-    rows = [f"length {n}" for n in lengths]
+    rows = [f"length={n}" for n in lengths]
     panels = [
         Panel("filled with -1e6", filled, columns, rows, known),
         Panel("lengths (B,)", masked_softmax(energies, lengths), columns, rows, known),
@@ -92,16 +84,16 @@ def masking() -> Figure:
             "lengths (B, Q), one sentence",
             two_dimensional,
             columns,
-            [f"query {i}: {n}" for i, n in enumerate(of_queries, 1)],
+            [f"q{i}:length={n}" for i, n in enumerate(of_queries, 1)],
             seen,
         ),
     ]
-    caption = "columns: source positions   figures: weights   grey: padding, weight 0"
-    return draw_panels([panels], 32, caption, written=True)
+    caption = "columns: source positions   numbers: weights   gray: padding, weight 0"
+    return draw_panels(panels, 3, 32, caption, written=True)
 
 
 def kernel() -> Figure:
-    """Nadaraya-Watson regression of noisy points at three widths, with its weights."""
+    """Draw the Nadaraya-Watson regression of noisy points at three widths, with its weights."""
     generator = torch.Generator().manual_seed(3)
     keys = (5 * torch.rand(40, generator=generator)).sort().values
 
@@ -110,14 +102,11 @@ def kernel() -> Figure:
 
     values = curve(keys) + 0.35 * torch.randn(40, generator=generator)
     queries = torch.linspace(0, 5, 101)
-    width, left, wide, gap = 850, 52, 236, 30
-    plot_height, map_height, bottom = 190, 150, 66
-    height = bottom + map_height + 44 + plot_height + TITLE + MARGIN
-    figure = new_figure(width, height)
+    figure = new_figure()
+    grid = figure.subplots(2, 3, squeeze=False)
     for index, w in enumerate((0.5, 5.0, 50.0)):
         found, weights = pooled(queries, keys, values, w)
-        x = left + index * (wide + gap)
-        axes = add_axes(figure, x, bottom + map_height + 44, wide, plot_height)
+        axes = grid[0, index]
         axes.scatter(
             keys.numpy(), values.numpy(), s=9, color=WARM, linewidths=0, label="keys, values"
         )
@@ -144,10 +133,10 @@ def kernel() -> Figure:
                 borderaxespad=0.2,
             )
             for text in legend.get_texts():
-                style(text, SMALL_FONT, INK, FAMILIES)
+                FONTS.style(text, SMALL_FONT, INK)
         plain(axes, labels=index == 0)
-        write(figure, x, height - MARGIN, f"w = {w:g}", LARGE_FONT, INK)
-        axes = add_axes(figure, x, bottom, wide, map_height)
+        write_title(axes, f"w = {w:g}", LARGE_FONT)
+        axes = grid[1, index]
         axes.imshow(
             (weights / weights.max()).numpy(),
             cmap=COLORS,
@@ -162,8 +151,12 @@ def kernel() -> Figure:
         last.set_horizontalalignment("right")
         axes.set_yticklabels(["0", "2.5", "5"] if index == 0 else [])
         plain(axes, labels=True)
-    captions = "above: the regression   below: its weights, rows: queries, columns: keys,"
-    write(figure, MARGIN, 2 * MARGIN, f"{captions} white 0, dark the largest of the panel")
+    write_caption(
+        figure,
+        "above: the regression   below: its weights, rows: queries, columns: keys, "
+        "white 0, dark the largest of the panel",
+    )
+    lay_out(figure, grid, [236] * 3, [190, 150])
     return figure
 
 
@@ -180,11 +173,10 @@ def pooled(queries: Tensor, keys: Tensor, values: Tensor, w: float) -> tuple[Ten
 
 
 def normalizers() -> Figure:
-    """What softmax, 1.5-entmax and sparsemax make of two energies, and of seven."""
-    width, height, left, plot = 850, 300, 52, 340
-    figure = new_figure(width, height)
-    bottom = 58
-    axes = add_axes(figure, left, bottom, plot, height - bottom - TITLE - MARGIN)
+    """Draw the weights of softmax, 1.5-entmax and sparsemax for two energies, and for seven."""
+    figure = new_figure()
+    grid = figure.subplots(1, 2, squeeze=False)
+    axes = grid[0, 0]
     difference = torch.linspace(-4, 4, 401)
     energies = torch.stack([difference, torch.zeros(401)], dim=1)
     known = torch.ones(401, 2, dtype=torch.bool)
@@ -197,19 +189,23 @@ def normalizers() -> Figure:
         )
     axes.set(xlim=(-4, 4), ylim=(-0.03, 1.03), xticks=range(-4, 5, 2), yticks=(0, 0.5, 1))
     for text in axes.legend(loc="upper left", frameon=False).get_texts():
-        style(text, FONT, INK, FAMILIES)
+        FONTS.style(text, FONT, INK)
     plain(axes, labels=True)
-    write(figure, left, height - MARGIN, "two energies, d and 0: weight of the first", FONT + 1)
-    write(figure, left + plot / 2, bottom - 24, "d", FONT, MUTED, ha="center")
+    write_title(axes, "two energies, d and 0: weight of the first", FONT + 1, pad=36)
+    FONTS.style(axes.set_xlabel("d"), FONT, MUTED)
 
     seven = torch.tensor([[2.0, 1.6, 1.2, 0.8, 0.0, -0.5, -1.0]])
     rows = [NORMALIZERS[name](seven, torch.ones(1, 7, dtype=torch.bool)) for name in names]
     columns = [f"{energy:g}" for energy in seven[0].tolist()]
-    layout = lay_out(columns, list(names.values()), 40, FONT, ruler_of(figure))
+    axes = grid[0, 1]
+    axes.set(xlim=(-0.5, 6.5), ylim=(4.5, -0.5))  # in cells; the matrix has only three rows
     panel = Panel("", torch.cat(rows), columns, list(names.values()))
-    x = left + plot + 12 + layout.left
-    draw_panel(figure, panel, layout, (x, bottom + 40), written=True)
-    write(figure, x, height - MARGIN, "seven energies and their weights", FONT + 1)
+    plain_panel = heatmap.Panel("", panel.weights.numpy(), panel.columns, panel.rows)
+    heatmap.draw_matrix(axes, plain_panel, 40, FONT, FONTS)
+    mark(axes, panel, written=True)
+    write_title(axes, "seven energies and their weights", FONT + 1, pad=36)
+    write_caption(figure, "columns: energies   numbers: weights")
+    lay_out(figure, grid, [340, 280], [200])
     return figure
 
 
@@ -254,8 +250,8 @@ def windows() -> Figure:
         rows = TARGET if index % 4 == 0 else [""] * len(TARGET)
         mask = weights > 0 if title in marks else None  # a softmax: 0 is outside the window
         panels.append(Panel(title, weights, SOURCE, rows, mask, marks.get(title)))
-    caption = "columns: source   rows: target   grey: outside the window   dots: its center"
-    return draw_panels([panels[:4], panels[4:]], 18, caption, bar=True)
+    caption = "columns: source   rows: target   gray: outside the window   dots: its center"
+    return draw_panels(panels, 4, 18, caption, bar=True)
 
 
 def walk(energies: Tensor, distribution: Distribution, discouragement: float) -> Tensor:
@@ -319,99 +315,62 @@ def sequences() -> Figure:
         Panel("first asks second", ahead[0], HYPOTHESIS, PREMISE),
         Panel("second asks first", back[0], PREMISE, HYPOTHESIS),
     ]
-    caption = "rows ask, columns answer; every row sums to 1   grey: the future, not seen"
-    return draw_panels([panels], 24, caption, bar=True)
+    caption = "rows ask, columns answer; every row sums to 1   gray: the future, not seen"
+    return draw_panels(panels, 4, 24, caption, bar=True)
 
 
 def draw_panels(
-    grid: Sequence[Sequence[Panel]],
+    panels: Sequence[Panel],
+    columns: int,
     cell: int,
     caption: str,
     written: bool = False,
     bar: bool = False,
 ) -> Figure:
-    """Panels in rows, their columns aligned; a caption below, the color scale at the right."""
-    ruler = ruler_of(new_figure(100, 100))
-    layouts = [[lay_out(p.columns, p.rows, cell, FONT, ruler) for p in row] for row in grid]
-    lefts, x = [], 0.0
-    for column in zip(*layouts, strict=True):
-        left = x + max(layout.left for layout in column)
-        lefts.append(left)
-        x = left + max(
-            max(layout.width, ruler.width(row[len(lefts) - 1].title, FONT + 1))
-            for layout, row in zip(column, grid, strict=True)
-        )
-    tops = [TITLE + max(layout.top for layout in row) for row in layouts]
-    heights = [max(layout.height for layout in row) for row in layouts]
-    height = sum(tops) + sum(heights) + (len(grid) - 1) * GAP + CAPTION + MARGIN
-    figure = new_figure(math.ceil(x + (BAR if bar else 0) + MARGIN), math.ceil(height))
-    y: float = math.ceil(height) - MARGIN
-    for row, placed, top, tall in zip(grid, layouts, tops, heights, strict=True):
-        for panel, layout, left in zip(row, placed, lefts, strict=True):
-            write(figure, left, y, panel.title, FONT + 1)
-            bottom = y - top - layout.height
-            axes = draw_panel(figure, panel, layout, (left, bottom), written)
-        y -= top + tall + GAP
-    if bar:
-        draw_bar(figure, axes.images[0], FAMILIES)
-    write(figure, MARGIN, 2 * MARGIN - 4, caption)
+    """Draw panels in rows of ``columns``; ``written`` adds the weights as numbers."""
+    plain_panels = [
+        heatmap.Panel(panel.title, panel.weights.numpy(), panel.columns, panel.rows)
+        for panel in panels
+    ]
+    figure = heatmap.draw_panels(plain_panels, columns, cell, FONT, caption, bar=bar)
+    matrices = (axes for axes in figure.axes if axes.images)
+    for axes, panel in zip(matrices, panels, strict=True):
+        mark(axes, panel, written)
     return figure
 
 
-def draw_panel(
-    figure: Figure, panel: Panel, layout: Layout, corner: tuple[float, float], written: bool
-) -> Axes:
-    """The panel without its title, its lower left ``corner`` there; ``written``: with figures."""
-    axes = add_axes(figure, *corner, layout.width, layout.height)
-    draw_matrix(axes, panel.weights.numpy(), layout, FAMILIES)
+def mark(axes: Axes, panel: Panel, written: bool) -> None:
+    """Paint masked cells gray, and add numbers and dots."""
     for (i, j), weight in zip(cells(panel.weights), panel.weights.flatten().tolist(), strict=True):
         if weight == 0 and panel.mask is not None and not panel.mask[i, j]:
-            axes.add_patch(Rectangle((j - 0.5, i - 0.5), 1, 1, facecolor=ASIDE, edgecolor=LINES))
+            axes.add_patch(Rectangle((j - 0.5, i - 0.5), 1, 1, facecolor=OUTSIDE, edgecolor=LINES))
         elif written:
             shown = "0" if weight == 0 else "1" if weight == 1 else f"{weight:.2f}".lstrip("0")
             color = "white" if weight > 0.45 else INK if weight else MUTED
-            style(axes.text(j, i, shown, ha="center", va="center"), SMALL_FONT, color, FAMILIES)
+            FONTS.style(axes.text(j, i, shown, ha="center", va="center"), SMALL_FONT, color)
     if panel.centers is not None:
         axes.plot(panel.centers.numpy(), range(len(panel.centers)), "o", color=WARM, markersize=2.6)
-    return axes
 
 
 def cells(matrix: Tensor) -> list[tuple[int, int]]:
     return [(i, j) for i in range(matrix.shape[0]) for j in range(matrix.shape[1])]
 
 
-def new_figure(width: int, height: int) -> Figure:
-    figure = Figure(figsize=(width / DPI, height / DPI), dpi=DPI, facecolor="white")
-    FigureCanvasAgg(figure)
-    return figure
+def write_title(axes: Axes, text: str, size: float, pad: float = GAP) -> None:
+    FONTS.style(axes.set_title(text, loc="left", y=1, pad=pad * POINT), size, INK)
 
 
-def ruler_of(figure: Figure) -> Ruler:
-    return Ruler(FigureCanvasAgg(figure), FAMILIES)
-
-
-def write(
-    figure: Figure,
-    x: float,
-    y: float,
-    text: str,
-    font: float = SMALL_FONT,
-    color: str = "",
-    ha: str = "left",
-) -> None:
-    """Text with its upper edge at ``y``, in pixels; small text is muted."""
-    width, height = figure.bbox.size
-    color = color or (MUTED if font == SMALL_FONT else INK)
-    style(figure.text(x / width, y / height, text, va="top", ha=ha), font, color, FAMILIES)
+def write_caption(figure: Figure, text: str) -> None:
+    FONTS.style(figure.text(0, 0, text), SMALL_FONT, MUTED)
 
 
 def plain(axes: Axes, labels: bool) -> None:
-    """The look of the heatmaps for any axes: thin grey lines, small grey figures."""
+    """Give axes the look of the heatmaps: thin gray lines, small gray numbers."""
     for spine in axes.spines.values():
         spine.set(edgecolor=LINES, linewidth=POINT)
     axes.tick_params(length=3 * POINT, width=POINT, color=MUTED, pad=4 * POINT, labelleft=labels)
     for label in [*axes.get_xticklabels(), *axes.get_yticklabels()]:
-        style(label, SMALL_FONT, MUTED, FAMILIES)
+        FONTS.style(label, SMALL_FONT, MUTED)
 
 
 PICTURES: dict[str, Callable[[], Figure]] = {
