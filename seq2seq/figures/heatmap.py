@@ -5,7 +5,7 @@ Weights and tokens in, a figure out. Bahdanau et al. 2015, arXiv:1409.0473, figu
 
 import math
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -82,7 +82,7 @@ def alignment_figure(
     """
     panel = Panel(title, weights, source_tokens, target_tokens)
     _check(panel)
-    cell = max(SMALLEST_CELL, min(LARGEST_CELL, MATRIX_WIDTH // panel.longer))
+    cell: float = max(SMALLEST_CELL, min(LARGEST_CELL, MATRIX_WIDTH // panel.longer))
     cell = min(cell, MAX_MATRIX_WIDTH / panel.longer)
     return draw_panels([panel], 1, cell, min(LARGE_FONT, 0.72 * cell), CAPTION, fonts)
 
@@ -183,9 +183,12 @@ def draw_matrix(axes: Axes, panel: Panel, cell: float, font: float, fonts: Fonts
     axes.imshow(weights, cmap=COLORS, vmin=0, vmax=1, aspect="auto", interpolation="none")
     axes.set(xlim=limits[0], ylim=limits[1])
     row_ends, column_ends = (np.arange(size + 1) - 0.5 for size in weights.shape)
-    look = {"colors": LINES, "linewidth": POINT, "clip_on": False}
-    axes.hlines(row_ends, column_ends[0], column_ends[-1], **look)
-    axes.vlines(column_ends, row_ends[0], row_ends[-1], **look)
+    lines = (
+        axes.hlines(row_ends, column_ends[0], column_ends[-1]),
+        axes.vlines(column_ends, row_ends[0], row_ends[-1]),
+    )
+    for line in lines:
+        line.set(color=LINES, linewidth=POINT, clip_on=False)
     axes.spines[:].set_visible(False)
     axes.tick_params(length=0, labeltop=True, labelbottom=False, pad=0.8 * GAP * POINT)
 
@@ -222,7 +225,7 @@ def _draw_bar(axes: Axes, cell: float, fonts: Fonts) -> None:
 
 
 def _draw_titles(
-    grid: NDArray[np.object_],
+    grid: NDArray[Any],
     panels: Sequence[Panel],
     widths: Sequence[float],
     bar_room: float,

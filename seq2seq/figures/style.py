@@ -12,7 +12,7 @@ import unicodedata
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from matplotlib import font_manager
@@ -145,7 +145,7 @@ def new_figure() -> Figure:
 
 
 def lay_out(
-    figure: Figure, grid: NDArray[np.object_], widths: Sequence[float], heights: Sequence[float]
+    figure: Figure, grid: NDArray[Any], widths: Sequence[float], heights: Sequence[float]
 ) -> None:
     """Give the axes of a grid exact sizes, and the figure the size that their labels then need.
 
