@@ -1,6 +1,8 @@
+import gc
 import os
 import subprocess
 import sys
+import weakref
 
 import numpy as np
 import pytest
@@ -9,6 +11,7 @@ from matplotlib.image import imread
 from seq2seq.figures.heatmap import alignment_figure
 from seq2seq.figures.style import COLORS, figure_image, find_fonts, save_figure
 
+FREED = pytest.mark.guarantee("Figures need no display and are freed after use.")
 pytestmark = pytest.mark.filterwarnings("error")
 
 
@@ -55,7 +58,19 @@ def test_suffix_chooses_the_format(figure, tmp_path):
     assert not (tmp_path / "a.xyz").exists()
 
 
-@pytest.mark.guarantee("Figures need no display and are freed after use.")
+@FREED
+def test_figures_are_freed():
+    figures = []
+    for _ in range(3):
+        figure = alignment_figure([[1.0]], ["a"], ["b"], "title")
+        figure_image(figure)
+        figures.append(weakref.ref(figure))
+    del figure
+    gc.collect()
+    assert not any(figure() for figure in figures)
+
+
+@FREED
 def test_figures_are_drawn_without_pyplot_and_display():
     program = """if True:
         import sys
