@@ -1,17 +1,17 @@
-"""Training processes are killed at random moments and resumed, until nothing is left to kill.
+"""Kill training processes at random moments, resume them, and compare the results.
 
     make soak                                   200 kills
-    make soak ARGS="--kills 1000 --seed 7"      more of them, and others
-    make soak ARGS="--processes --kills 20"     each start a new interpreter, as a user's is
+    make soak ARGS="--kills 1000 --seed 7"      more kills, at other moments
+    make soak ARGS="--processes --kills 20"     a new interpreter for every start
 
-One run is left alone: the reference. Each of the others is killed several times on its way
-(kill -9, SIGTERM, Ctrl-C, a disk that is full from one moment on), resumed after each, and must end
-as the reference did: parameters, optimiser, random numbers, journal, TensorBoard, pictures,
-translations and scores, bit for bit. A table says how many kills met which phase of a run, and
-how many runs were lost or differ; the exit status is 1 if any did.
+One run, the reference, is not interrupted. Every other run is killed several times (kill -9,
+SIGTERM, Ctrl-C, a disk that becomes full), resumed each time, and must end like the reference:
+parameters, optimizer, random numbers, journal, TensorBoard, pictures, translations and scores, bit
+for bit. A table shows how many kills hit which phase of a run, and how many runs were lost or
+differ; the exit status is 1 if any did.
 
-A start takes seconds, most of them for imports. So the processes are forked from this one, which
-has imported everything and computed nothing; they die as any other process does.
+A start takes seconds, mostly for imports. So the processes are forked from this one, which has
+imported everything and computed nothing; they die like any other process.
 """
 
 import argparse
@@ -62,7 +62,7 @@ SETTINGS = (
     "trainer.bucket_batches=3",
     "trainer.accumulate_batches=2",
     "trainer.label_smoothing=0.1",
-    "trainer.log_every_steps=3",  # no divisor of the next: not every save is at a line of the log
+    "trainer.log_every_steps=3",  # does not divide the next: some saves are not at a log line
     "trainer.validate_every_steps=5",
     "trainer.select=loss",
     "trainer.patience=3",
@@ -74,11 +74,11 @@ SETTINGS = (
 CLOCKS = {"seconds", "training_seconds", "interval_seconds", "tokens_per_second"}
 
 
-# --- a process that tells where it is ---------------------------------------------------------
+# --- a process that reports its phase ---------------------------------------------------------
 
 
 class Board:
-    """What a forked process says of itself, in memory that outlives it."""
+    """Phase and step of a forked process, in memory that outlives it."""
 
     def __init__(self) -> None:
         self.cells = np.frombuffer(mmap.mmap(-1, 4096), dtype=np.int64)
@@ -94,7 +94,7 @@ class Board:
         return int(self.cells[1])
 
     def announce(self, owner: Any, name: str, phase: str) -> None:
-        """Make a function tell when it begins, and ends."""
+        """Wrap a function so that it records when it begins and ends."""
         original = getattr(owner, name)
 
         def announced(*arguments: Any, **settings: Any) -> Any:
@@ -125,12 +125,12 @@ class Board:
 
 
 class Process:
-    """``scripts/train.py`` at work.
+    """A running ``scripts/train.py``.
 
     Args:
-        script: the imported script, to fork; None starts an interpreter of its own.
-        arguments: its command line.
-        cwd: where it is started.
+        script: the imported script, to run in a fork; None starts a new interpreter.
+        arguments: the command line.
+        cwd: the working directory.
     """
 
     def __init__(self, script: Any, arguments: list[str], cwd: Path):
@@ -168,14 +168,14 @@ class Process:
             os._exit(status)
 
     def ended(self) -> bool:
-        """Whether it has; reads what it wrote meanwhile, or its pipe would fill and stop it."""
+        """Return whether it has ended; read its output, so that its pipe never fills up."""
         if self.status is None:
             pid, status = os.waitpid(self.pid, os.WNOHANG)
             if pid:
                 self.status = os.waitstatus_to_exitcode(status)
         try:
-            while part := os.read(self.reading, 1 << 16):
-                self.output += part
+            while chunk := os.read(self.reading, 1 << 16):
+                self.output += chunk
         except BlockingIOError:
             pass
         return self.status is not None
@@ -188,7 +188,7 @@ class Process:
         return self.status
 
     def strike(self, kind: str, space: int) -> None:
-        """Kill it, or let no file of it grow beyond ``space`` bytes any more."""
+        """Kill it, or limit the size of its files to ``space`` bytes."""
         if kind == "disk full":
             hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
             resource.prlimit(self.pid, resource.RLIMIT_FSIZE, (space, hard))
@@ -196,11 +196,11 @@ class Process:
             os.kill(self.pid, signal.Signals[kind])
 
 
-# --- what a run leaves behind ------------------------------------------------------------------
+# --- the results of a run ----------------------------------------------------------------------
 
 
 def record(folder: Path) -> dict[str, Any]:
-    """All that a run leaves behind but its clocks, each under a name."""
+    """Return everything that a run leaves behind, except times, by name."""
     found: dict[str, Any] = {}
     ranking: list[Any] = []
     for name in ("last", "best"):
@@ -235,20 +235,20 @@ def _without_clocks(values: dict[str, Any], *others: str) -> dict[str, Any]:
 
 
 def _curves(folder: Path) -> dict[str, Any]:
-    """What TensorBoard shows of a run, as it reads it: steps with values."""
+    """Return what TensorBoard reads from a run: the steps and values of every tag."""
     unlimited = {"scalars": 0, "images": 0, "text": 0}
     events = EventAccumulator(str(folder / "tensorboard"), tensor_size_guidance=unlimited)
     return {
         f"TensorBoard {tag}": [
             (event.step, event.tensor_proto.SerializeToString()) for event in events.Tensors(tag)
         ]
-        for tag in events.Reload().Tags()["tensors"]  # where it keeps numbers and pictures too
+        for tag in events.Reload().Tags()["tensors"]  # holds numbers and pictures too
         if tag.split("/")[-1] not in CLOCKS
     }
 
 
 def compare(reference: dict[str, Any], other: dict[str, Any]) -> tuple[list[str], int]:
-    """The names under which two records differ, and in how many bits their tensors do."""
+    """Return the names of entries that differ, and the number of differing bits in tensors."""
     names = [name for name in reference | other if reference.get(name, ...) != other.get(name, ...)]
     bits = 0
     for name in names:
@@ -263,13 +263,13 @@ def compare(reference: dict[str, Any], other: dict[str, Any]) -> tuple[list[str]
 
 
 class Moment(NamedTuple):
-    """When to strike, and how."""
+    """When and how to kill a process."""
 
-    phase: str | None  # None: so many seconds after the start, wherever that is
-    entry: int  # how many times the phase is entered before
-    delay: float  # seconds after that
+    phase: str | None  # None: ``delay`` seconds after the start, in any phase
+    entry: int  # number of times the phase must have been entered
+    delay: float  # further seconds to wait
     kind: str
-    space: int  # bytes, where the disk is full
+    space: int  # bytes left on a full disk
 
     def is_near(self, process: Process, started: float) -> bool:
         if self.phase is None:
@@ -278,11 +278,11 @@ class Moment(NamedTuple):
 
 
 class Soak:
-    """The reference, the runs that are killed, and the counts of both.
+    """The reference run, the runs that are killed, and their counts.
 
     Args:
-        options: the command line.
-        work: a folder for everything.
+        options: the parsed command line.
+        work: folder of all runs.
     """
 
     def __init__(self, options: argparse.Namespace, work: Path):
@@ -290,19 +290,19 @@ class Soak:
         self.random = random.Random(options.seed)
         self.kills: Counter[tuple[str, str]] = Counter()
         self.runs = self.restarts = self.half_written = self.bits = 0
-        self.faults: list[str] = []
+        self.errors: list[str] = []
         self.lost: set[int] = set()
         self.slowest, self.pace = 0.0, 1.0
         self.script = None if options.processes else _import_script()
-        for part, count in LINES.items():
+        for split, count in LINES.items():
             for kind in ("de", "en", "align"):
-                text = (ROOT / "data" / "sample" / f"{part}.{kind}").read_text(encoding="utf-8")
+                text = (ROOT / "data" / "sample" / f"{split}.{kind}").read_text(encoding="utf-8")
                 lines = "".join(line + "\n" for line in text.split("\n")[:count])
-                (work / f"{part}.{kind}").write_text(lines, encoding="utf-8")
+                (work / f"{split}.{kind}").write_text(lines, encoding="utf-8")
 
     def start(self, folder: Path, resume: bool, *more: str) -> Process:
-        # TensorBoard sorts the files of a run by the second in which they were made and then by
-        # process number, which starts again at some time: no two starts in one second.
+        # TensorBoard sorts the files of a run by the second of their creation, then by process
+        # number, which is reused: no two starts within one second.
         time.sleep(1.001 - time.time() % 1)
         fresh = [
             *data_arguments(self.work, self.work / "prepared"),
@@ -314,7 +314,7 @@ class Soak:
         return Process(self.script, [*arguments, *more], self.work)
 
     def refer(self) -> dict[str, Any]:
-        """The run that nobody touches; measures how long everything takes."""
+        """Run the reference, and measure how long each phase takes."""
         folder = self.work / "reference"
         self.start(self.work / "first", False, "trainer.max_steps=1").wait()  # prepares the corpus
         started = time.monotonic()
@@ -338,7 +338,7 @@ class Soak:
         return record(folder)
 
     def draw(self) -> Moment:
-        """A phase, all alike, early in what is left of it; or any moment."""
+        """Draw a moment: early in one of the phases, with equal probability, or at any time."""
         (kind,) = self.random.choices(KINDS, ODDS)
         space = self.random.choice([0, self.random.randrange(self.size)])
         if self.script is None or self.random.random() < 0.2:
@@ -349,7 +349,7 @@ class Soak:
         return Moment(PHASES[number], entry, delay, kind, space)
 
     def run(self, reference: dict[str, Any]) -> None:
-        """One run: killed several times, then left to end, then compared."""
+        """Start a run, kill it several times, let it end, and compare it."""
         self.runs += 1
         folder = self.work / f"run_{self.runs}"
         left = self.random.randint(3, 10)
@@ -367,14 +367,14 @@ class Soak:
         names, bits = compare(reference, record(folder))
         self.bits += bits
         if names:
-            self.blame(f"differs in {len(names)}, {bits} bits: {', '.join(names[:8])}")
+            self.report(f"differs in {len(names)}, {bits} bits: {', '.join(names[:8])}")
         else:
             shutil.rmtree(folder)
 
     def live(self, folder: Path, resume: bool, moment: Moment | None) -> bool:
-        """One process from start to death; whether the run is at its end."""
+        """Run one process until it ends or is killed; return whether the run is complete."""
         process, started = self.start(folder, resume), time.monotonic()
-        struck = None  # phase and time of the blow
+        struck = None  # the phase in which it was killed
         if moment is not None:
             while not process.ended() and not moment.is_near(process, started):
                 time.sleep(0.001)
@@ -387,27 +387,27 @@ class Soak:
         status = process.wait()
         if struck is None:
             if moment is not None:
-                self.pace *= 0.7  # it was faster than the reference, on a machine less busy
+                self.pace *= 0.7  # the machine is less busy than during the reference run
             if status != 0:
                 self.lost.add(self.runs)
-                self.blame("an end that nobody asked for", process)
+                self.report("an unexpected end", process)
             return status == 0
         assert moment is not None
         if moment.kind == "SIGKILL" and self.script:
             struck = process.board.phase
-        if status == 0:  # it was at its end, or found the space that was left enough
+        if status == 0:  # it had just ended, or the remaining space sufficed
             return True
         self.kills[struck, moment.kind] += 1
         self.half_written += bool(list((folder / "checkpoints").glob("*.partial")))
         self.check_death(process, moment, folder, struck)
         if moment.kind in ("SIGTERM", "SIGINT"):
             self.slowest = max(self.slowest, time.monotonic() - asked)
-            self.judge(time.monotonic() - asked < self.options.leave_seconds, process, "too slow")
+            self.check(time.monotonic() - asked < self.options.exit_seconds, process, "too slow")
         return False
 
     def check_death(self, process: Process, moment: Moment, folder: Path, phase: str) -> None:
-        """That it left as documented, with what it owes."""
-        # Before the program has its handlers, a signal ends it as it ends any process.
+        """Check exit status, output and checkpoint of a killed process."""
+        # Before the program installs its handlers, a signal ends it like any process.
         by_signal = {
             "SIGKILL": {-9},
             "SIGTERM": {143} | ({-15} if phase in ("start-up", "not known") else set()),
@@ -415,37 +415,37 @@ class Soak:
             "disk full": {2},
         }
         name = f"{moment.kind} in {phase}"
-        self.judge(process.status in by_signal[moment.kind], process, name)
+        self.check(process.status in by_signal[moment.kind], process, name)
         text = process.output.decode()
-        self.judge("Traceback" not in text and "Logging error" not in text, process, name)
+        self.check("Traceback" not in text and "Logging error" not in text, process, name)
         if process.status == 2:
             errors = [line for line in text.splitlines() if line.startswith("error: ")]
-            self.judge(len(errors) == 1 and text.splitlines()[-1:] == errors, process, name)
+            self.check(len(errors) == 1 and text.splitlines()[-1:] == errors, process, name)
         last = checkpoint_path(folder, "last")
         if last.exists():
-            step = load_checkpoint(last).header["progress"]["step"]  # whole, whatever happened
+            step = load_checkpoint(last).header["progress"]["step"]  # loads in every case
             saved = process.status not in (130, 143) or step >= process.board.step
-            self.judge(saved, process, f"{name}: step {process.board.step} was not saved")
+            self.check(saved, process, f"{name}: step {process.board.step} was not saved")
 
     def start_again(self, folder: Path) -> None:
-        """Nothing was saved: resuming says so in one line, and the run begins anew."""
+        """Nothing was saved: check that resuming says so in one line, and start over."""
         self.restarts += 1
         process = self.start(folder, True)
         process.wait()
         lines = process.output.decode().splitlines()
-        told = process.status == 2 and len(lines) == 1 and "start it again" in lines[0]
-        self.judge(told, process, "resuming without a checkpoint")
+        refused = process.status == 2 and len(lines) == 1 and "start it again" in lines[0]
+        self.check(refused, process, "resume without a checkpoint")
         shutil.rmtree(folder, ignore_errors=True)
 
-    def judge(self, good: bool, process: Process, what: str) -> None:
+    def check(self, good: bool, process: Process, what: str) -> None:
         if not good:
-            self.blame(what, process)
+            self.report(what, process)
 
-    def blame(self, what: str, process: Process | None = None) -> None:
-        said = process.output.decode()[-3000:] if process else ""
-        status = f": status {process.status}\n{said}" if process else ""
-        self.faults.append(f"run_{self.runs}: {what}{status}")
-        print(self.faults[-1], flush=True)
+    def report(self, what: str, process: Process | None = None) -> None:
+        output = process.output.decode()[-3000:] if process else ""
+        status = f": status {process.status}\n{output}" if process else ""
+        self.errors.append(f"run_{self.runs}: {what}{status}")
+        print(self.errors[-1], flush=True)
 
     def total(self) -> int:
         return sum(self.kills.values())
@@ -458,18 +458,18 @@ class Soak:
             rows.append(f"{phase:<12}" + "".join(f"{n:>11}" for n in (*counts, sum(counts))))
         sums = [sum(self.kills[phase, kind] for phase in phases) for kind in KINDS]
         rows.append(f"{'sum':<12}" + "".join(f"{n:>11}" for n in (*sums, sum(sums))))
-        different = sum("differs in" in fault for fault in self.faults)
+        different = sum("differs in" in error for error in self.errors)
         return "\n".join(rows) + (
-            f"\n\n{self.runs} runs, {self.restarts} begun anew because nothing was saved yet, "
+            f"\n\n{self.runs} runs, {self.restarts} started over because nothing was saved yet, "
             f"{self.half_written} kills left a half-written file\n"
-            f"slowest to leave after SIGTERM or SIGINT: {self.slowest:.1f} s\n"
+            f"slowest exit after SIGTERM or SIGINT: {self.slowest:.1f} s\n"
             f"{len(self.lost)} lost runs, {different} runs that differ, "
-            f"{self.bits} differing bits, {len(self.faults)} faults in all"
+            f"{self.bits} differing bits, {len(self.errors)} errors in total"
         )
 
 
 def _import_script() -> Any:
-    # These are imported on their first use, which would be in every forked process.
+    # Imported on first use, which would otherwise happen in every forked process.
     for name in ("torch._dynamo", "sacremoses", "matplotlib.backends.backend_agg"):
         importlib.import_module(name)
     spec = importlib.util.spec_from_file_location("train", ROOT / "scripts" / "train.py")
@@ -483,12 +483,14 @@ def _import_script() -> Any:
 
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--kills", type=int, default=200, help="how many, over all runs")
-    parser.add_argument("--seed", type=int, default=1, help="of the moments")
+    parser.add_argument("--kills", type=int, default=200, help="number of kills over all runs")
+    parser.add_argument("--seed", type=int, default=1, help="random seed of the moments")
     parser.add_argument("--precision", default="fp32", help="fp32 or bf16")
-    parser.add_argument("--processes", action="store_true", help="new interpreters, not forks")
-    parser.add_argument("--leave-seconds", type=float, default=10, help="allowed after SIGTERM")
-    parser.add_argument("--work", type=Path, help="a new folder to keep everything in")
+    parser.add_argument(
+        "--processes", action="store_true", help="start interpreters instead of forks"
+    )
+    parser.add_argument("--exit-seconds", type=float, default=10, help="allowed after SIGTERM")
+    parser.add_argument("--work", type=Path, help="a new folder in which to keep all runs")
     return parser.parse_args()
 
 
@@ -499,12 +501,12 @@ def main() -> None:
         work.mkdir(parents=True, exist_ok=options.work is None)
         soak = Soak(options, work)
         reference = soak.refer()
-        print(f"reference: {soak.seconds:.1f} s, {len(reference)} things to compare", flush=True)
+        print(f"reference: {soak.seconds:.1f} s, {len(reference)} entries to compare", flush=True)
         while soak.total() < options.kills:
             soak.run(reference)
             print(f"{soak.total()} kills, {soak.runs} runs", flush=True)
     print(soak.table())
-    sys.exit(1 if soak.faults else 0)
+    sys.exit(1 if soak.errors else 0)
 
 
 if __name__ == "__main__":
