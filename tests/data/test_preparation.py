@@ -313,7 +313,13 @@ def test_interrupted_preparation_leaves_no_folder(folder, monkeypatch, error):
         with pytest.raises(error, match="stop"):
             prepared(folder)
     assert prepared_folders(folder) == []
+    killed, active = (folder / "prepared" / f".unfinished-{name}" for name in ("old", "new"))
+    killed.mkdir()
+    active.mkdir()
+    os.utime(killed, (0, 0))
     assert texts(prepared(folder)) == TRAIN_PAIRS
+    assert not killed.exists()
+    assert active.exists()
 
 
 def test_slower_of_two_equal_preparations_uses_the_other(folder, monkeypatch):
