@@ -7,6 +7,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from inputs import lively, mask_of, random
 from torch.testing import assert_close
 
 from seq2seq.attention.distribution import (
@@ -15,7 +16,6 @@ from seq2seq.attention.distribution import (
     LocalMonotonic,
     LocalPredictive,
     Monotonic,
-    Soft,
 )
 from seq2seq.attention.masking import NORMALIZERS
 
@@ -29,15 +29,6 @@ every_normalization = pytest.mark.parametrize("normalization", NORMALIZERS)
 @pytest.fixture(autouse=True)
 def seed():
     torch.manual_seed(1)
-
-
-def random(*shape):
-    return torch.randn(*shape, dtype=torch.float64)
-
-
-def mask_of(lengths, size):
-    """True at the first ``lengths`` positions of each row."""
-    return torch.arange(size) < torch.tensor(lengths)[:, None]
 
 
 def walk(distribution, energies, mask):
@@ -72,21 +63,6 @@ def test_history_holds_the_last_weights_their_sum_and_a_count():
         assert torch.equal(tensor, whole[[1, 0, 1]])
 
 
-@pytest.mark.parametrize(
-    "distribution", [LocalMonotonic(1), Monotonic(0.0)], ids=["local_m", "monotonic"]
-)
-def test_every_row_uses_its_own_history(distribution):
-    """Sentences may be at different target positions, some at their first."""
-    energies, mask = random(3, 6), mask_of([6, 6, 4], 6)
-    previous = random(3, 6).softmax(dim=1) * torch.tensor([[0], [1], [1]])
-    history = AttentionHistory(previous, previous, torch.tensor([0, 1, 3]))
-    together = distribution(energies, mask, NO_QUERY, history)
-    for row in range(3):
-        one = torch.tensor([row])
-        alone = distribution(energies[one], mask[one], NO_QUERY, history.select(one))
-        assert_close(together[one], alone)
-
-
 # Local
 
 
@@ -111,10 +87,7 @@ def test_local_m_normalizes_exactly_the_window_around_the_diagonal(
 
 
 def predictive(window, normalization="softmax"):
-    distribution = LocalPredictive(H, A, window, normalization).double()
-    for parameter in distribution.parameters():
-        torch.nn.init.normal_(parameter)
-    return distribution
+    return lively(LocalPredictive(H, A, window, normalization))
 
 
 def predicted(distribution, query, length):
@@ -150,15 +123,6 @@ def test_local_p_adds_its_gaussian_to_the_energies_before_any_normalization(norm
     expected = torch.zeros(9, dtype=torch.float64)
     expected[inside] = NORMALIZERS[normalization](near, torch.ones_like(near).bool())
     assert_close(weights, expected)
-
-
-@pytest.mark.parametrize("size", [1e-4, 1.0, 1e4])
-def test_local_p_window_always_contains_a_token(size):
-    distribution = predictive(1)
-    lengths = torch.randint(1, 9, (200,))
-    mask = torch.arange(9) < lengths[:, None]
-    weights = distribution(random(200, 9), mask, size * random(200, H), None)
-    assert_close(weights.sum(dim=1), torch.ones(200, dtype=torch.float64))
 
 
 # Hard
@@ -213,9 +177,7 @@ def test_hard_attention_has_the_gradient_of_the_gumbel_softmax(temperature):
 
 
 def monotonic(noise, training=True):
-    distribution = Monotonic(noise).double().train(training)
-    torch.nn.init.normal_(distribution.offset)
-    return distribution
+    return lively(Monotonic(noise)).train(training)
 
 
 def stop_probabilities(distribution, energies, length):
@@ -297,28 +259,3 @@ def test_monotonic_gradients_are_finite_where_stopping_is_certain():
     assert_close(weights.sum(dim=2)[:2], torch.ones(2, 4, dtype=torch.float64))
     (weights * random(3, 4, 6)).sum().backward()
     assert energies.grad.isfinite().all()
-
-
-# All modes
-
-
-@pytest.mark.guarantee(
-    "A sentence without tokens gets zero weights and finite gradients, not NaN or uniform weights."
-)
-@pytest.mark.parametrize("training", [False, True])
-@pytest.mark.parametrize(
-    "distribution",
-    [Soft(), LocalMonotonic(2), LocalPredictive(H, A, 2).double(), Hard(0.5), Monotonic(1.0)],
-    ids=lambda distribution: type(distribution).__name__,
-)
-def test_row_without_tokens_has_no_weights_and_no_gradient(distribution, training):
-    energies, query = random(2, 5).requires_grad_(), random(2, H)
-    history = AttentionHistory.empty(random(2, 5, 6))
-    weights = distribution.train(training)(energies, mask_of([3, 0], 5), query, history)
-    assert (weights[1] == 0).all()
-    assert_close(weights[0].sum().item(), 1.0)
-    if weights.requires_grad:
-        (weights * random(2, 5)).sum().backward()
-        assert energies.grad.isfinite().all()
-        assert (energies.grad[1] == 0).all()
-        assert (energies.grad[0, 3:] == 0).all()

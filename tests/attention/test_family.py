@@ -208,30 +208,6 @@ def test_order_of_source_positions_does_not_matter(case, problem, random):
     assert_same(moved, (contexts, weights[..., order]))
 
 
-@each({name: case for name, case in EVALUATION.items() if case.sees_positions})
-def test_order_matters_where_positions_are_seen(case):
-    attention, problem = build(case), full_problem()
-    contexts, _ = attend(attention, problem)
-    moved, _ = attend(attention, problem._replace(values=problem.values.flip(1)))
-    assert (moved - contexts).abs().max() > 0.1
-
-
-@pytest.mark.guarantee(
-    "No position reads later target tokens, and single steps equal the unrolled decoder."
-)
-@every_case
-@few
-@given(problems())
-def test_later_queries_do_not_change_earlier_results(case, problem):
-    attention = build(case)
-    contexts, weights = attend(attention, problem)
-    for i in range(1, problem.queries.shape[1]):
-        queries = torch.cat([problem.queries[:, :i], -3 * problem.queries[:, i:]], dim=1)
-        new_contexts, new_weights = attend(attention, problem._replace(queries=queries))
-        assert torch.equal(new_contexts[:, :i], contexts[:, :i])
-        assert torch.equal(new_weights[:, :i], weights[:, :i])
-
-
 WITH_HISTORY = {
     name: case
     for name, case in (EVALUATION | EXPECTED).items()

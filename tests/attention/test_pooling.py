@@ -5,6 +5,7 @@ import doctest
 import numpy as np
 import pytest
 import torch
+from inputs import lively, random
 from torch import nn
 from torch.testing import assert_close
 
@@ -23,7 +24,6 @@ from seq2seq.attention.masking import NORMALIZERS
 from seq2seq.attention.pooling import Attention, MultiHeadAttention, NoAttention
 from seq2seq.attention.scoring import (
     SCORES,
-    AdditiveScore,
     BilinearScore,
     ScaledDotScore,
     Score,
@@ -38,17 +38,6 @@ NAMES = [name for name, kind in SCORES.items() if kind is not None]
 @pytest.fixture(autouse=True)
 def seed():
     torch.manual_seed(1)
-
-
-def lively(attention):
-    """With parameters of about 1: tanh and softmax are then far from linear."""
-    for parameter in attention.parameters():
-        nn.init.normal_(parameter)
-    return attention.double()
-
-
-def random(*shape):
-    return torch.randn(*shape, dtype=torch.float64)
 
 
 def attend(attention, query, values, mask, history=None):
@@ -83,13 +72,6 @@ def test_several_queries_at_once_equal_single_queries(options, per_query):
         alone = attend(attention, queries[:, q], values, masks[:, q])
         assert_close(context[:, q], alone[0])
         assert_close(weights[:, q], alone[1])
-
-
-def test_context_is_the_weighted_sum_of_the_values():
-    values = random(B, S, C)
-    context, weights = attend(lively(Attention(AdditiveScore(H, C, A))), random(B, H), values, MASK)
-    for b in range(B):
-        assert_close(context[b], sum(weights[b, j] * values[b, j] for j in range(S)))
 
 
 def test_coverage_equals_equation_11_of_see_et_al():

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from inputs import lively, random
 from torch.testing import assert_close
 
 from seq2seq.attention.distribution import Soft
@@ -10,14 +11,10 @@ from seq2seq.attention.masking import NORMALIZERS
 from seq2seq.attention.pooling import Attention
 from seq2seq.attention.scoring import (
     SCORES,
-    AdditiveScore,
-    BilinearScore,
-    ConcatScore,
     CosineScore,
     DotScore,
     GaussianScore,
     LocationScore,
-    NormedAdditiveScore,
     ScaledDotScore,
 )
 from seq2seq.config.model import AttentionConfig
@@ -63,22 +60,11 @@ def seed():
     torch.manual_seed(1)
 
 
-def lively(module):
-    """With parameters of about 1: tanh and softmax are then far from linear."""
-    for parameter in module.parameters():
-        torch.nn.init.normal_(parameter)
-    return module.double()
-
-
 def build(name, query_size=H, key_size=C):
     if KINDS[name].compares_units:
         key_size = query_size
     config = AttentionConfig(size=A, max_positions=A)
     return lively(KINDS[name].from_config(config, query_size, key_size)), key_size
-
-
-def random(*shape):
-    return torch.randn(*shape, dtype=torch.float64)
 
 
 def energies(score, query, keys):
@@ -153,31 +139,6 @@ def test_scaled_dot_product_equals_worked_examples(example, correct, printed):
 
 
 # Relations between scoring functions
-
-
-def test_concat_and_normed_additive_scores_can_express_additive_scoring():
-    additive, concat = lively(AdditiveScore(H, C, A)), lively(ConcatScore(H, C, A))
-    normed = lively(NormedAdditiveScore(H, C, A))
-    v = additive.energy_layer.weight
-    with torch.no_grad():
-        halves = [additive.query_layer.weight, additive.key_layer.weight]
-        concat.pair_layer.weight.copy_(torch.cat(halves, dim=1))
-        concat.energy_layer.weight.copy_(v)
-        normed.query_layer.bias.zero_()
-        normed.query_layer.weight.copy_(additive.query_layer.weight)
-        normed.key_layer.weight.copy_(additive.key_layer.weight)
-        normed.direction.copy_(7 * v)
-        normed.log_gain.copy_((v.norm() * A**0.5).log())
-    query, keys = random(B, H), random(B, S, C)
-    for score in (concat, normed):
-        assert_close(energies(score, query, keys), energies(additive, query, keys))
-
-
-def test_bilinear_score_with_the_identity_equals_the_dot_product():
-    bilinear = BilinearScore(H, H).double()
-    torch.nn.init.eye_(bilinear.key_layer.weight)
-    query, keys = random(B, H), random(B, S, H)
-    assert_close(energies(bilinear, query, keys), energies(DotScore(), query, keys))
 
 
 @pytest.mark.parametrize("kind", [ScaledDotScore, CosineScore])
