@@ -1,10 +1,10 @@
-"""Draw the pictures of docs/attention.md that need no trained model, into docs/attention/.
+"""Draw the figures of docs/attention.md that need no trained model, into docs/attention/.
 
     python docs/draw_attention.py
 
-Every weight comes from the library's own modules, so that a picture shows what the code does. What
-is asked and answered is made up: keys, energies and vectors are written down here, nothing is
-learnt and nothing is drawn at random but the noise of ``kernel``, whose seed is fixed.
+All weights are computed by the library's own modules, so that a figure shows what the code does.
+Keys, energies, and vectors are made up below; nothing is learned, and nothing is random except the
+noise of ``kernel``, whose seed is fixed.
 """
 
 import math
@@ -161,7 +161,7 @@ def kernel() -> Figure:
 
 
 def pooled(queries: Tensor, keys: Tensor, values: Tensor, w: float) -> tuple[Tensor, Tensor]:
-    """Gaussian attention pooling of scalars: (Q,), (S,), (S,) -> (Q,), (Q, S)."""
+    """Compute Gaussian attention pooling of scalars: (Q,), (S,), (S,) -> (Q,), (Q, S)."""
     score = GaussianScore()
     score.log_width.data.fill_(math.log(w))
     known = torch.ones(1, len(keys), dtype=torch.bool)
@@ -211,29 +211,29 @@ def normalizers() -> Figure:
 
 SOURCE = ["Die", "kluge", "Frau", "hat", "heute", "eine", "Gitarre", "gekauft", "."]
 TARGET = ["The", "wise", "woman", "bought", "a", "guitar", "today", "."]
-# e_ij, made up: each word finds its translation, but "bought" also its auxiliary, and both articles
-# prefer the first one.
-FOUND = {
+# Made-up e_ij: each word finds its translation, "bought" also its auxiliary, and both English
+# articles prefer the first German one.
+HIGH_ENERGIES = {
     (0, 0): 4.0, (0, 5): 2.5, (1, 1): 4.0, (2, 2): 4.0, (3, 7): 3.6, (3, 3): 3.0,
     (4, 5): 3.4, (4, 0): 3.8, (5, 6): 4.0, (6, 4): 4.0, (7, 8): 4.0,
 }  # fmt: skip
 
 
 def made_up_energies() -> Tensor:
-    """(T, S): high where ``FOUND`` has it, low and uneven elsewhere."""
+    """Return energies (T, S): those of ``HIGH_ENERGIES``, low and uneven ones elsewhere."""
     rows, columns = torch.arange(len(TARGET)).unsqueeze(1), torch.arange(len(SOURCE))
-    energies = torch.sin(5.0 * rows + 3.0 * columns) / 2  # any pattern without a meaning
-    for (i, j), energy in FOUND.items():
+    energies = torch.sin(5.0 * rows + 3.0 * columns) / 2  # an arbitrary pattern
+    for (i, j), energy in HIGH_ENERGIES.items():
         energies[i, j] = energy
     return energies
 
 
 def windows() -> Figure:
-    """One matrix of energies in every attention mode."""
+    """Draw one matrix of energies in every attention mode."""
     energies = made_up_energies()
     predictive, centers = given_predictions()
     expected, stopping = Monotonic(noise=0.0), Monotonic(noise=0.0).eval()
-    ways: list[tuple[str, Distribution, float]] = [
+    settings: list[tuple[str, Distribution, float]] = [
         ("soft", Soft(), 0.0),
         ("soft, sparsemax", Soft("sparsemax"), 0.0),
         ("soft, coverage", Soft(), 2.0),
@@ -245,8 +245,8 @@ def windows() -> Figure:
     ]
     marks = {"local-m, window 2": torch.arange(8.0), "local-p, window 2": centers}
     panels = []
-    for index, (title, distribution, discouragement) in enumerate(ways):
-        weights = walk(energies, distribution, discouragement)
+    for index, (title, distribution, penalty) in enumerate(settings):
+        weights = walk(energies, distribution, penalty)
         rows = TARGET if index % 4 == 0 else [""] * len(TARGET)
         mask = weights > 0 if title in marks else None  # a softmax: 0 is outside the window
         panels.append(Panel(title, weights, SOURCE, rows, mask, marks.get(title)))
@@ -254,18 +254,18 @@ def windows() -> Figure:
     return draw_panels(panels, 4, 18, caption, bar=True)
 
 
-def walk(energies: Tensor, distribution: Distribution, discouragement: float) -> Tensor:
-    """Weights (T, S) of the target positions one after another.
+def walk(energies: Tensor, distribution: Distribution, penalty: float) -> Tensor:
+    """Compute the weights (T, S) of the target positions one after another.
 
     The scoring function is a dot product that returns ``energies`` (T, S): queries are the rows of
-    the unit matrix, keys the columns of ``energies``. One more unit of both lets coverage lower the
-    energy of each source position by ``discouragement`` times the weight it has had.
+    the identity matrix, keys the columns of ``energies``. An additional unit in both lets coverage
+    lower the energy of each source position by ``penalty`` times the sum of its earlier weights.
     """
     num_target, num_source = energies.shape
-    coverage_size = num_target + 1 if discouragement else None
+    coverage_size = num_target + 1 if penalty else None
     attention = Attention(DotScore(), distribution, coverage_size)
     if attention.coverage_layer is not None:
-        attention.coverage_layer.weight.data.zero_()[-1] = -discouragement
+        attention.coverage_layer.weight.data.zero_()[-1] = -penalty
     keys = torch.cat([energies, torch.zeros(1, num_source)]).T.unsqueeze(0)
     queries = torch.cat([torch.eye(num_target), torch.ones(num_target, 1)], dim=1)
     mask = torch.ones(1, num_source, dtype=torch.bool)
@@ -279,7 +279,7 @@ def walk(energies: Tensor, distribution: Distribution, discouragement: float) ->
 
 
 def given_predictions() -> tuple[LocalPredictive, Tensor]:
-    """A local-p whose predictions are given, near each translation; and these, (T,)."""
+    """Build a local-p with fixed predictions (T,) near each translation; return both."""
     centers = torch.tensor([0.3, 1.1, 2.2, 5.8, 4.8, 5.9, 4.6, 7.7])
     distribution = LocalPredictive(query_size=len(TARGET) + 1, hidden_size=1, window=2)
     distribution.position_layer.weight.data.fill_(10)
@@ -289,7 +289,7 @@ def given_predictions() -> tuple[LocalPredictive, Tensor]:
     return distribution, centers
 
 
-# Made up: units for article, person, music, action.
+# Made-up vectors, with units for article, person, music, and action.
 VECTORS = {
     "a": [1.0, 0, 0, 0], "the": [1.0, 0, 0, 0], "woman": [0, 1.0, 0, 0],
     "someone": [0.3, 0.9, 0, 0], "plays": [0, 0, 0.6, 0.8], "makes": [0, 0.1, 0, 1.0],
@@ -299,7 +299,7 @@ PREMISE, HYPOTHESIS = ["a", "woman", "plays", "the", "guitar"], ["someone", "mak
 
 
 def sequences() -> Figure:
-    """Self-attention, causal self-attention, and attention between two sentences both ways."""
+    """Draw self-attention, causal self-attention, and attention between two sentences."""
     first, second = (
         torch.tensor([[VECTORS[word] for word in words]]) * 2.6 for words in (PREMISE, HYPOTHESIS)
     )
@@ -308,14 +308,14 @@ def sequences() -> Figure:
     every = SelfAttention(attention)(first, known)[1]
     earlier = SelfAttention(attention, causal=True)(first, known)[1]
     both = BidirectionalAttention(ScaledDotScore())
-    (_, ahead), (_, back) = both(first, second, known, also_known)
+    (_, forward), (_, backward) = both(first, second, known, also_known)
     panels = [
         Panel("self", every[0], PREMISE, PREMISE),
         Panel("self, causal", earlier[0], PREMISE, PREMISE, earlier[0] > 0),
-        Panel("first asks second", ahead[0], HYPOTHESIS, PREMISE),
-        Panel("second asks first", back[0], PREMISE, HYPOTHESIS),
+        Panel("first to second", forward[0], HYPOTHESIS, PREMISE),
+        Panel("second to first", backward[0], PREMISE, HYPOTHESIS),
     ]
-    caption = "rows ask, columns answer; every row sums to 1   gray: the future, not seen"
+    caption = "rows: queries   columns: keys   every row sums to 1   gray: later positions"
     return draw_panels(panels, 4, 24, caption, bar=True)
 
 
