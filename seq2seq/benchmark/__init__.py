@@ -1,1 +1,1 @@
-"""What training and decoding cost, measured beside the ways they are compared with."""
+"""Benchmarks of training, attention, decoding and loading."""

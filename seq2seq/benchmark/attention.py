@@ -1,4 +1,4 @@
-"""Additive attention alone, forward and back: what source, target and attention size cost."""
+"""Benchmark of additive attention alone, forward and backward, for several sizes."""
 
 from collections.abc import Callable
 from functools import partial
@@ -21,7 +21,7 @@ STATE_SIZE = 8
 
 
 class Size(NamedTuple):
-    """Letters as in ``seq2seq``, but for ``annotation``, which is C."""
+    """Sizes of one measurement, by the letters of ``seq2seq``."""
 
     source: int  # S
     target: int  # T
@@ -30,7 +30,7 @@ class Size(NamedTuple):
 
 
 def grid(config: BenchmarkConfig) -> list[Size]:
-    """One size, and others that differ from it in S, T or A alone."""
+    """Return a first size, and others that differ from it in S, T or A alone."""
     model, shortest = config.model, config.lengths[0]
     base = Size(shortest, shortest, model.attention.size, 2 * model.encoder_size)
     others = [base._replace(source=length) for length in config.lengths[1:]]
@@ -40,10 +40,10 @@ def grid(config: BenchmarkConfig) -> list[Size]:
 
 
 def build_attention_step(size: Size, is_fast: bool, device: torch.device) -> Callable[[], float]:
-    """What attends at every target position, forward and back: seconds.
+    """Build a function that runs a decoder forward and backward, and returns the seconds.
 
-    A decoder whose words, states and outputs have ``STATE_SIZE`` units, so that hardly anything is
-    left of it but its attention; ``is_fast`` as in ``Decoder``.
+    Embeddings, states and outputs have ``STATE_SIZE`` units, so that nearly all of the time is that
+    of the attention. With ``is_fast`` the decoder is accelerated.
     """
     small = ModelConfig(
         embedding_size=STATE_SIZE,
@@ -75,12 +75,12 @@ def build_attention_step(size: Size, is_fast: bool, device: torch.device) -> Cal
 
 
 def attend_once(size: Size, is_fast: bool, device: torch.device) -> None:
-    """One step, in the process whose memory is measured."""
+    """Run one step, in the process whose memory is measured."""
     build_attention_step(size, is_fast, device)()
 
 
 def measure_attention(config: BenchmarkConfig, device: torch.device) -> list[dict[str, Any]]:
-    """Seconds, and where the part ``memory`` is asked for the growth of memory, of each size."""
+    """Measure the seconds, and with the part ``memory`` the memory, of each size."""
     ways = {"plain": False, "fast": True}
     tasks = {
         (size, way): build_attention_step(size, is_fast, device)

@@ -1,4 +1,4 @@
-"""Generated corpora of any size, and what loading them costs: the same, however large they are."""
+"""Generated corpora of any size, and the rate at which their batches load."""
 
 import os
 import time
@@ -22,13 +22,14 @@ LIMITS = BatchLimits(sentences=64, tokens=None)
 
 class LoadingRate(NamedTuple):
     tokens_per_second: float  # of the target, EOS included
-    memory_growth: int  # of the resident memory, in bytes
+    memory_growth: int  # growth of the resident memory, in bytes
 
 
 def write_ids(folder: Path, num_pairs: int, seed: int) -> tuple[IdStore, IdStore]:
-    """Random ids in place of a prepared corpus: sentences of about 15, their pairs of like length.
+    """Write random ids as a prepared corpus: ``source`` and ``target`` in ``folder``.
 
-    Writes ``source`` and ``target`` into ``folder``; 10 million pairs take 1.4 GB.
+    Sentences have about 15 tokens, both sentences of a pair about as many. 10 million pairs take
+    1.4 GB.
     """
     random = np.random.default_rng(seed)
     folder.mkdir(parents=True, exist_ok=True)
@@ -43,10 +44,10 @@ def write_ids(folder: Path, num_pairs: int, seed: int) -> tuple[IdStore, IdStore
 
 
 def loading_rate(source: IdStore, target: IdStore, num_batches: int, seed: int) -> LoadingRate:
-    """Run through batches as training does, epoch after epoch, without training on them.
+    """Load batches as training does, epoch after epoch, without training on them.
 
-    The count of time and memory begins after one bucket, so that what a start costs once is not
-    taken for growth. Linux only: memory is what ``/proc`` says.
+    Time and memory count from the second bucket on, so that the cost of starting is not taken for
+    growth. Linux only: memory is read from ``/proc``.
     """
     batches = _batches(source, target, seed)
     for _ in islice(batches, BUCKET_BATCHES):
@@ -65,6 +66,6 @@ def _batches(source: IdStore, target: IdStore, seed: int) -> Iterator[Batch]:
 
 
 def _resident_memory() -> int:
-    """Bytes of this process that lie in memory."""
+    """Return the resident memory of this process in bytes."""
     pages = Path("/proc/self/statm").read_text(encoding="ascii").split()[1]
     return int(pages) * os.sysconf("SC_PAGE_SIZE")

@@ -1,4 +1,4 @@
-"""Greedy and beam search of a model that writes sentences as long as its sources."""
+"""Benchmark of greedy and beam search."""
 
 from collections.abc import Callable
 from typing import Any
@@ -23,10 +23,10 @@ SEARCHES = {"greedy": 1, "beam 5": 5}
 
 
 def build_endless_model(config: ModelConfig, seed: int) -> EncoderDecoder:
-    """One that has learnt nothing, and never ends a sentence before it must.
+    """Build an untrained model that never ends a sentence before its limit.
 
-    Whether an untrained model happens to end would decide what it costs. This one follows the whole
-    beam to the limit of every sentence, where a trained one is done with some hypotheses before.
+    Otherwise the cost would depend on when an untrained model happens to end. This one extends the
+    whole beam to the limit of every sentence; a trained model finishes some hypotheses earlier.
     """
     seed_everything(seed)
     model = accelerate(build_model(config, *VOCABULARY_SIZES))
@@ -35,16 +35,16 @@ def build_endless_model(config: ModelConfig, seed: int) -> EncoderDecoder:
     return model.eval()
 
 
-def numbered_side(size: int) -> Codec:
-    """A side whose words are called by their ids."""
+def numbered_codec(size: int) -> Codec:
+    """Build a codec whose words are the decimal numbers of their ids."""
     words = [str(number) for number in range(len(SPECIALS), size)]
     return Codec(build_tokenizer("whitespace", "en"), Vocabulary([*SPECIALS, *words]))
 
 
 def measure_decoding(config: BenchmarkConfig, device: torch.device) -> dict[str, Any]:
-    """Sentences per second of ``Translator.translate``, from text to text."""
+    """Measure the sentences per second of ``Translator.translate``, from text to text."""
     model = build_endless_model(config.model, config.seed).to(device)
-    source, target = (numbered_side(size) for size in VOCABULARY_SIZES)
+    source, target = (numbered_codec(size) for size in VOCABULARY_SIZES)
     texts = [" ".join(map(str, ids)) for ids, _ in draw_pairs(config.sentences, config.seed)]
 
     def task(beam_size: int) -> Callable[[], float]:

@@ -1,4 +1,4 @@
-"""Loading batches of a small and of a large corpus, side by side: the same cost, it should be."""
+"""Benchmark of loading batches from a small and a large corpus; the cost should be the same."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -11,27 +11,27 @@ from seq2seq.benchmark.timing import interleave, spread
 from seq2seq.config.scripts import BenchmarkConfig
 from seq2seq.data.store import IdStore
 
-NUM_BATCHES = 1000  # in a turn
+NUM_BATCHES = 1000  # per turn
 
 
 def load(folder: Path, seed: int) -> LoadingRate:
-    """One turn through the corpus in ``folder``."""
+    """Load ``NUM_BATCHES`` batches of the corpus in ``folder``."""
     return loading_rate(IdStore(folder / "source"), IdStore(folder / "target"), NUM_BATCHES, seed)
 
 
 def measure_loading(config: BenchmarkConfig, folder: Path) -> list[dict[str, Any]]:
-    """Target tokens per second, and the memory of a process that does nothing else.
+    """Measure the target tokens per second, and the memory of a process that only loads.
 
-    The corpora lie in ``folder`` meanwhile.
+    The corpora are in a temporary folder within ``folder``.
     """
 
     def task(corpus: Path) -> Callable[[], float]:
         return lambda: load(corpus, config.seed).tokens_per_second
 
     rows = []
-    with TemporaryDirectory(dir=folder) as place:
+    with TemporaryDirectory(dir=folder) as temporary:
         corpora = {
-            size: Path(place) / str(size) for size in (config.small_pairs, config.large_pairs)
+            size: Path(temporary) / str(size) for size in (config.small_pairs, config.large_pairs)
         }
         for size, corpus in corpora.items():
             write_ids(corpus, size, config.seed)

@@ -1,4 +1,4 @@
-"""What the machine can do, and what an update asks of it: operations of matrix products.
+"""Peak speed of matrix products on this machine, and the operations of an update.
 
 A product of (M, K) and (K, N) is 2 M K N floating-point operations. Products of a matrix and a
 vector are left out: memory bounds them.
@@ -13,8 +13,8 @@ from torch.utils.flop_counter import FlopCounterMode, baddbmm_flop, mm_flop
 
 from seq2seq.benchmark.timing import Clock
 
-# (M, K, N): squares, then of the reference task: 64 states of the decoder in its loop, the words'
-# way into its gates, a chunk of its output.
+# (M, K, N): squares, then products of the reference task: 64 decoder states in the loop, the token
+# part of the gates, a chunk of the output layer.
 SHAPES = (
     (512, 512, 512),
     (1024, 1024, 1024),
@@ -23,7 +23,7 @@ SHAPES = (
     (1536, 256, 1024),
     (448, 256, 4276),
 )
-LEAST_OPERATIONS = {"cpu": 4e9, "cuda": 4e12}  # in a turn, so that it is long enough for a clock
+MIN_OPERATIONS = {"cpu": 4e9, "cuda": 4e12}  # per turn, so that it is long enough to time
 
 
 def _addmm_(out: Any, left: Any, right: Any, *_: Any, out_shape: Any = None, **__: Any) -> int:
@@ -38,24 +38,24 @@ def _packed(rows: Any, _weight: Any, *_: Any, out_shape: Any = None, **__: Any) 
     return mm_flop(rows, (rows[1], out_shape[1]))
 
 
-# What torch's counter does not know of: products that are added in place, or by oneDNN's blocks.
-UNKNOWN: dict[Any, Callable[..., int]] = {
+# Products that torch's counter does not know: those added in place, and those of packed weights.
+MISSING_FORMULAS: dict[Any, Callable[..., int]] = {
     torch.ops.aten.addmm_: _addmm_,
     torch.ops.aten.baddbmm_: _baddbmm_,
 }
 if torch.backends.mkldnn.is_available():
-    UNKNOWN[torch.ops.mkldnn._linear_pointwise] = _packed
+    MISSING_FORMULAS[torch.ops.mkldnn._linear_pointwise] = _packed
 
 
 def count_operations(work: Callable[[], Any]) -> int:
-    """Floating-point operations of all matrix products that ``work()`` makes, backward included."""
-    with FlopCounterMode(display=False, custom_mapping=UNKNOWN) as counter:
+    """Count the floating-point operations of all matrix products in ``work()``."""
+    with FlopCounterMode(display=False, custom_mapping=MISSING_FORMULAS) as counter:
         work()
     return counter.get_total_flops()
 
 
 def product_tasks(dtype: torch.dtype, device: torch.device) -> dict[str, Callable[[], float]]:
-    """For each of ``SHAPES`` what multiplies it over and over: operations per second."""
+    """Return, for each of ``SHAPES``, a function that measures its operations per second."""
     return {
         "x".join(map(str, shape)): partial(_rate, *_operands(shape, dtype, device))
         for shape in SHAPES
@@ -72,9 +72,9 @@ def _operands(
 
 def _rate(left: torch.Tensor, right: torch.Tensor, out: torch.Tensor) -> float:
     operations = mm_flop(left.shape, right.shape)
-    times = max(1, round(LEAST_OPERATIONS[out.device.type] / operations))
+    repeats = max(1, round(MIN_OPERATIONS[out.device.type] / operations))
     clock = Clock(out.device)
-    for _ in range(times):
+    for _ in range(repeats):
         torch.mm(left, right, out=out)
     clock.lap("products")
-    return times * operations / clock.total
+    return repeats * operations / clock.total

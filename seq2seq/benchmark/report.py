@@ -1,16 +1,16 @@
-"""Figures as tables for a terminal."""
+"""Formats the measurements as tables for a terminal."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from seq2seq.benchmark.updates import PARTS
+from seq2seq.benchmark.updates import PHASES
 from seq2seq.device import counted
 
 MIB = 2**20
 
 
 def report(result: dict[str, Any]) -> str:
-    """All that was measured, medians with quartiles in brackets."""
+    """Format all measurements, as medians with quartiles in brackets."""
     sections: dict[str, Callable[[dict[str, Any]], list[str]]] = {
         "training": _training,
         "attention": _attention,
@@ -30,7 +30,7 @@ def report(result: dict[str, Any]) -> str:
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    """Aligned columns, the first to the left."""
+    """Align columns: the first to the left, the others to the right."""
     widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
     return [
         "  ".join(
@@ -41,8 +41,8 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
     ]
 
 
-def shown(spread: dict[str, Any], scale: float = 1.0, digits: int = 0) -> str:
-    """A median with its quartiles."""
+def format_spread(spread: dict[str, Any], scale: float = 1.0, digits: int = 0) -> str:
+    """Format a median with its quartiles."""
     lower, upper = (f"{scale * value:,.{digits}f}" for value in spread["quartiles"])
     return f"{scale * spread['median']:,.{digits}f} [{lower}, {upper}]"
 
@@ -52,7 +52,7 @@ def _training(result: dict[str, Any]) -> list[str]:
     ways, memory = training.get("ways", {}), training.get("memory", {})
     lines = []
     if ways:
-        head = ["training", "target tokens/s", "x tutorial", "of peak", *PARTS]
+        head = ["training", "target tokens/s", "x tutorial", "of peak", *PHASES]
         rows = [
             [f"{name}: {way['meaning']}", *_way(way)]
             for name, way in ways.items()
@@ -67,7 +67,7 @@ def _training(result: dict[str, Any]) -> list[str]:
         best = max(peak["shapes"], key=lambda shape: peak["shapes"][shape]["median"])
         lines.append(
             f"matrix products, {precision}: {peak['best'] / 1e9:,.1f} GFLOP/s at best ({best}); an "
-            f"update asks for {training['operations_per_token'] / 1e6:,.1f} MFLOP a target token"
+            f"update takes {training['operations_per_token'] / 1e6:,.1f} MFLOP a target token"
         )
     if memory:
         rows = [[name, f"{_peak(found) / MIB:,.0f}"] for name, found in memory.items()]
@@ -76,18 +76,18 @@ def _training(result: dict[str, Any]) -> list[str]:
 
 
 def _way(way: dict[str, Any]) -> list[str]:
-    total = sum(part["median"] for part in way["seconds"].values())
+    total = sum(seconds["median"] for seconds in way["seconds"].values())
     fraction = way.get("fraction_of_peak")
     return [
-        shown(way["tokens_per_second"]),
-        shown(way["times_tutorial"], digits=2),
+        format_spread(way["tokens_per_second"]),
+        format_spread(way["speedup"], digits=2),
         "" if fraction is None else f"{fraction:.0%}",
-        *(f"{way['seconds'][part]['median'] / total:.1%}" for part in PARTS),
+        *(f"{way['seconds'][phase]['median'] / total:.1%}" for phase in PHASES),
     ]
 
 
 def _ratios(ways: dict[str, Any]) -> list[str]:
-    """How many times as fast each way is as those before it."""
+    """Format the speed of each way relative to those before it."""
     speeds = {
         name: way["tokens_per_second"]["median"]
         for name, way in ways.items()
@@ -107,7 +107,7 @@ def _attention(result: dict[str, Any]) -> list[str]:
         rows.append(
             [
                 f"{size['source']} x {size['target']} x {size['attention']}",
-                *(shown(way["seconds"], 1e3) for way in ways),
+                *(format_spread(way["seconds"], 1e3) for way in ways),
                 f"{plain / fast:.2f}",
                 *(
                     f"{_growth(way['memory']) / MIB:,.0f}" if "memory" in way else ""
@@ -120,7 +120,7 @@ def _attention(result: dict[str, Any]) -> list[str]:
 
 def _decoding(result: dict[str, Any]) -> list[str]:
     rows = [
-        [name, shown(found["sentences_per_second"], digits=1)]
+        [name, format_spread(found["sentences_per_second"], digits=1)]
         for name, found in result["decoding"].items()
     ]
     return [
@@ -133,7 +133,7 @@ def _loading(result: dict[str, Any]) -> list[str]:
     rows = [
         [
             f"{row['pairs']:,} pairs",
-            shown(row["tokens_per_second"]),
+            format_spread(row["tokens_per_second"]),
             f"{_peak(row['memory']) / MIB:,.0f}" if "memory" in row else "",
         ]
         for row in result["loading"]

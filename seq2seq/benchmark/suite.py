@@ -1,4 +1,4 @@
-"""All parts of a benchmark, one after another."""
+"""Runs all parts of the benchmark."""
 
 import logging
 from dataclasses import asdict
@@ -16,14 +16,16 @@ log = logging.getLogger(__name__)
 
 
 def run_benchmark(config: BenchmarkConfig, folder: Path) -> dict[str, Any]:
-    """Measure the parts that were asked for; JSON-able, all times in seconds, memory in bytes.
+    """Run the parts of the benchmark that ``config.parts`` names.
+
+    The result can be written as JSON; times are in seconds, memory in bytes.
 
     Args:
-        config: what to measure.
-        folder: for what is written meanwhile.
+        config: settings of the benchmark.
+        folder: for temporary files.
 
     Raises:
-        ValueError: there is no such device, or no such model.
+        ValueError: the device or the model does not exist.
     """
     set_threads(config.threads)
     device = select_device(config.device)
@@ -31,7 +33,7 @@ def run_benchmark(config: BenchmarkConfig, folder: Path) -> dict[str, Any]:
         "settings": asdict(config),
         "environment": environment(device),
     }
-    # ``memory`` belongs to each of the others, ``peak`` to the training that is held against it.
+    # ``memory`` is measured with each of the others, ``peak`` with training.
     if {"training", "peak"} & {*config.parts}:
         if "training" in config.parts:
             log.info("training: %d turns of %d updates each way", config.repeats, config.updates)

@@ -1,4 +1,4 @@
-"""Clocks that know of GPUs, turns that share the machine's moods, and what many turns say."""
+"""Clocks, interleaved measurements, and their medians and quartiles."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 class Clock:
-    """Seconds that the parts of some work take, in the order of ``lap``."""
+    """Measures the seconds of the phases of some work; it waits for the GPU."""
 
     def __init__(self, device: torch.device):
         self.device = device
@@ -20,26 +20,27 @@ class Clock:
         self._last = self._now()
 
     def _now(self) -> float:
-        if self.device.type == "cuda":  # which works on while Python has gone ahead
+        if self.device.type == "cuda":  # it still runs what Python has only queued
             torch.cuda.synchronize(self.device)
         return time.perf_counter()
 
-    def lap(self, part: str) -> None:
-        """Count the time since the last lap, or the beginning, to ``part``."""
+    def lap(self, phase: str) -> None:
+        """Add the time since the last lap, or since the start, to ``phase``."""
         now = self._now()
-        self.seconds[part] = self.seconds.get(part, 0.0) + now - self._last
+        self.seconds[phase] = self.seconds.get(phase, 0.0) + now - self._last
         self._last = now
 
     @property
     def total(self) -> float:
-        """Seconds of all laps."""
+        """Seconds of all phases."""
         return sum(self.seconds.values())
 
 
 def interleave(tasks: Mapping[K, Callable[[], T]], repeats: int) -> dict[K, list[T]]:
-    """What each task gives when all take turns, A B C A B C ..., after one turn not counted.
+    """Run tasks in turns, A B C A B C ..., and return the results of each.
 
-    A machine that is slow for a minute is so for all of them, which leaves their ratios alone.
+    The first turn does not count. When the machine is slow for a minute, it is slow for all tasks,
+    so their ratios stay.
     """
     for task in tasks.values():
         task()
@@ -51,7 +52,7 @@ def interleave(tasks: Mapping[K, Callable[[], T]], repeats: int) -> dict[K, list
 
 
 def spread(values: Sequence[float]) -> dict[str, Any]:
-    """Median and quartiles, and what they are of; for JSON."""
+    """Return median, quartiles and the values themselves, for JSON."""
     lower, median, upper = np.percentile(values, [25, 50, 75])
     return {
         "median": float(median),
@@ -61,5 +62,5 @@ def spread(values: Sequence[float]) -> dict[str, Any]:
 
 
 def ratios(values: Sequence[float], others: Sequence[float]) -> dict[str, Any]:
-    """The ``spread`` of the ratio of two tasks, taken within each turn."""
+    """Return the ``spread`` of the ratios of two tasks, each within one turn."""
     return spread([a / b for a, b in zip(values, others, strict=True)])

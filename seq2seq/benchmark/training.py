@@ -1,4 +1,4 @@
-"""Ways to make the same update, side by side: tokens per second, memory, and where time goes."""
+"""Benchmark of training: several implementations of the same update."""
 
 from collections.abc import Callable
 from functools import partial
@@ -25,7 +25,7 @@ WAYS: dict[str, type[Update]] = {
 
 
 def turn(update: Update, batches: list[Batch]) -> Clock:
-    """An update on each batch."""
+    """Run an update on each batch."""
     clock = Clock(batches[0].source.device)
     for batch in batches:
         update(batch, clock)
@@ -35,23 +35,23 @@ def turn(update: Update, batches: list[Batch]) -> Clock:
 def build_updates(
     config: BenchmarkConfig, device: torch.device
 ) -> tuple[dict[str, Update], dict[str, str]]:
-    """The ways that this device has, and why it has not the others."""
+    """Return the ways that the device supports, and for the others the reason why not."""
     updates, refused = {}, {}
     for name, kind in WAYS.items():
         try:
             updates[name] = kind(config.model, device, config.seed)
         except ValueError as error:
             if kind.precision_name == "fp32":
-                raise  # not the device, but the settings
+                raise  # because of the settings, not of the device
             refused[name] = str(error)
     return updates, refused
 
 
 def measure_training(config: BenchmarkConfig, device: torch.device) -> dict[str, Any]:
-    """What the parts ``training``, ``peak`` and ``memory`` ask for, in turns of all ways.
+    """Measure the parts ``training``, ``peak`` and ``memory`` of all ways, in turns.
 
-    The fraction of the peak is that of useful work: operations that the fast path makes for the
-    same batches, whatever a way makes beyond them.
+    The fraction of the peak counts useful work only: the operations of the fast path for the same
+    batches, even for ways that need more.
     """
     updates, refused = build_updates(config, device)
     batches = draw_batches(config.updates, config.seed, device)
@@ -83,13 +83,13 @@ def measure_training(config: BenchmarkConfig, device: torch.device) -> dict[str,
 
 
 def train_a_little(name: str, config: BenchmarkConfig, device: torch.device) -> None:
-    """One turn, in the process whose memory is measured."""
+    """Run one turn, in the process whose memory is measured."""
     batches = draw_batches(config.updates, config.seed, device)
     turn(WAYS[name](config.model, device, config.seed), batches)
 
 
 def _peaks(rates: dict[tuple[str, str], list[float]]) -> dict[str, Any]:
-    """Operations per second of each precision and shape, and the best median of a precision."""
+    """Return the operations per second of each precision and shape, and the best of them."""
     peaks: dict[str, Any] = {}
     for (precision, shape), values in rates.items():
         of_precision = peaks.setdefault(precision, {"best": 0.0, "shapes": {}})
@@ -99,16 +99,16 @@ def _peaks(rates: dict[tuple[str, str], list[float]]) -> dict[str, Any]:
 
 
 def _figures(name: str, clocks: dict[str, list[Clock]], result: dict[str, Any]) -> dict[str, Any]:
-    """What the turns of one way say."""
+    """Return the figures of one way."""
     kind, tokens = WAYS[name], result["tokens"]
     rates = {way: [tokens / clock.total for clock in turns] for way, turns in clocks.items()}
     figures: dict[str, Any] = {
         "meaning": kind.meaning,
         "tokens_per_second": spread(rates[name]),
-        "times_tutorial": ratios(rates[name], rates["tutorial"]),
+        "speedup": ratios(rates[name], rates["tutorial"]),
         "seconds": {
-            part: spread([clock.seconds[part] for clock in clocks[name]])
-            for part in clocks[name][0].seconds
+            phase: spread([clock.seconds[phase] for clock in clocks[name]])
+            for phase in clocks[name][0].seconds
         },
     }
     if "peak" in result:

@@ -1,7 +1,7 @@
-"""An update as the tutorials on attention write it: the same model, at another price.
+"""An update as tutorials on attention write it: the same model, at a higher cost.
 
-Everything of one target position, then everything of the next: the keys are projected anew, words
-find their own way into the gates, the output layer runs, and the logits wait for the loss.
+All computations run within the loop over the target positions: every step projects the keys again,
+computes the tokens' part of the gates and runs the output layer, and all logits are kept.
 """
 
 import torch
@@ -19,7 +19,7 @@ from seq2seq.model.encoder import EncoderOutput
 
 
 class TutorialUpdate(PlainUpdate):
-    """Autograd, plain cross-entropy, and torch's own dropout and Adam as they come."""
+    """Autograd, plain cross-entropy, and torch's own dropout and Adam."""
 
     meaning = "as the tutorials do it"
 
@@ -41,7 +41,7 @@ class TutorialUpdate(PlainUpdate):
 
 
 def use_library_dropout(model: nn.Module) -> None:
-    """Put torch's dropout in the place of ours, which is faster."""
+    """Replace our dropout, which is faster, by torch's."""
     for module in list(model.modules()):
         for name, child in module.named_children():
             if isinstance(child, Dropout):
@@ -49,7 +49,7 @@ def use_library_dropout(model: nn.Module) -> None:
 
 
 def decode(decoder: Decoder, target_in: Tensor, encoded: EncoderOutput) -> Tensor:
-    """Logits (B, T, V) of ``target_in`` (B, T): what ``decoder.forward`` gives."""
+    """Compute the logits (B, T, V) of ``target_in`` (B, T), as ``decoder.forward``."""
     state, logits = decoder.initial_state(encoded), []
     for tokens in target_in.unbind(dim=1):
         embedded = decoder.dropout(decoder.embedding(tokens))
@@ -60,7 +60,7 @@ def decode(decoder: Decoder, target_in: Tensor, encoded: EncoderOutput) -> Tenso
         gates = decoder.input_layer(embedded) + decoder.context_layer(context)
         recurrent = decoder.cell(gates, state.recurrent)
         history = None if state.history is None else state.history.append(weights)
-        shown = state.hidden if decoder.output_state == "previous" else recurrent.hidden
-        logits.append(decoder.output(shown, embedded, context))
+        read = state.hidden if decoder.output_state == "previous" else recurrent.hidden
+        logits.append(decoder.output(read, embedded, context))
         state = DecoderState(recurrent, history)
     return torch.stack(logits, dim=1)

@@ -1,6 +1,6 @@
-"""One update of a model's parameters, as training makes it, with a clock that is told of each part.
+"""Implementations of one update of the parameters, with a clock for its phases.
 
-The same function of batch and parameters in every class; ``tutorial`` has one more.
+All classes compute the same function of batch and parameters; ``tutorial`` has one more.
 """
 
 import torch
@@ -19,21 +19,21 @@ from seq2seq.randomness import seed_everything
 from seq2seq.training.loss import chunked_cross_entropy, count_tokens, token_cross_entropy
 from seq2seq.training.optim import build_optimizer
 
-PARTS = ("encoder", "decoder", "loss", "backward", "clip", "optimiser")
+PHASES = ("encoder", "decoder", "loss", "backward", "clip", "optimizer")
 MAX_NORM = 1.0
 
 
 class Update:
-    """The trainer's own way: hand-written derivatives, and no logits kept."""
+    """The trainer's implementation: hand-written derivatives, no logits kept."""
 
     meaning = "fast path, float32"
     precision_name = "fp32"
 
     def __init__(self, config: ModelConfig, device: torch.device, seed: int):
-        """Every way begins with the same parameters, and draws the same numbers after them.
+        """Build model and optimizer; all classes start from the same parameters and random state.
 
         Raises:
-            ValueError: the device has no such precision.
+            ValueError: the device does not support the precision.
         """
         self.precision = select_precision(self.precision_name, device)
         seed_everything(seed)
@@ -45,11 +45,11 @@ class Update:
         return accelerate(build_model(config, *VOCABULARY_SIZES))
 
     def build_optimizer(self) -> torch.optim.Optimizer:
-        """Adam with a learning rate of 1e-3, fused."""
+        """Build fused Adam with a learning rate of 1e-3."""
         return build_optimizer(OptimConfig(), self.model.parameters())
 
     def loss(self, batch: Batch, clock: Clock) -> Tensor:
-        """The mean loss of a target token, in nats; ``encoder``, ``decoder``, ``loss``."""
+        """Return the mean loss per target token in nats, timing encoder, decoder and loss."""
         memory, state = self.model.start(batch.source, batch.source_mask)
         clock.lap("encoder")
         features, _, _ = self.model.decoder.features(batch.target_in, memory, state)
@@ -68,18 +68,18 @@ class Update:
         torch.nn.utils.clip_grad_norm_(self.model.parameters(), MAX_NORM)
         clock.lap("clip")
         self.optimizer.step()
-        clock.lap("optimiser")
+        clock.lap("optimizer")
 
 
 class LowUpdate(Update):
-    """The same in bfloat16, which not every device computes in."""
+    """The same in bfloat16, which not every device supports."""
 
     meaning = "fast path, bfloat16"
     precision_name = "bf16"
 
 
 class PlainUpdate(Update):
-    """The reference that the fast path is tested against: derivatives are autograd's."""
+    """The plain model, whose derivatives are autograd's."""
 
     meaning = "plain step, autograd"
 

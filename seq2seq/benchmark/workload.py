@@ -1,4 +1,4 @@
-"""Random sentence pairs as long as those of Multi30k, so that nothing need be downloaded."""
+"""Random sentence pairs with the lengths of Multi30k, so that no download is needed."""
 
 import numpy as np
 import torch
@@ -9,16 +9,17 @@ from seq2seq.data.vocabulary import SPECIALS
 
 VOCABULARY_SIZES = 5477, 4276  # of Multi30k's German and English, in pieces of a joint BPE of 8,000
 BATCH_SIZE = 64  # sentences
-BUCKET_BATCHES = 100  # sorted by length together
+BUCKET_BATCHES = 100  # batches whose sentences are sorted by length together
 
 Ids = NDArray[np.int64]
 
 
 def draw_pairs(num_pairs: int, seed: int) -> list[tuple[Ids, Ids]]:
-    """Sentence pairs in random order, ids without BOS and EOS.
+    """Draw sentence pairs as ids without BOS and EOS.
 
-    Targets have 15.3 tokens on average, EOS included, and a standard deviation of 4.8, sources
-    as many give or take 2.7: the figures of Multi30k, German to English. All ids are as likely.
+    Targets have 15.3 tokens on average, including EOS, with a standard deviation of 4.8; the
+    lengths of source and target differ with a standard deviation of 2.7. These are the figures of
+    Multi30k, German to English. All ids are equally probable.
     """
     random = np.random.default_rng(seed)
     mean, deviation = 15.3, 4.8
@@ -36,11 +37,11 @@ def draw_pairs(num_pairs: int, seed: int) -> list[tuple[Ids, Ids]]:
 
 
 def draw_batches(num_batches: int, seed: int, device: torch.device) -> list[Batch]:
-    """Batches of sentences of like length, from short to long ones, out of one sorted bucket."""
+    """Draw batches of sentences of similar length, from short to long, from one sorted bucket."""
     bucket = max(BUCKET_BATCHES, num_batches)
     pairs = draw_pairs(bucket * BATCH_SIZE, seed)
     pairs.sort(key=lambda pair: (len(pair[1]), len(pair[0])))
-    # Those in the middle of as many equal shares of the bucket.
+    # From the middle of equal sections of the bucket.
     chosen = (np.arange(num_batches) + 0.5) * bucket / num_batches
     batches = []
     for start in chosen.astype(int) * BATCH_SIZE:

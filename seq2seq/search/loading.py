@@ -94,16 +94,28 @@ def load_model(
     parameters = checkpoint.part("model")
     with checkpoint.blamed():
         check_values(config, "model.")
-        check_tensors(parameters, _outline(config, parameters, sizes).state_dict())
+        check_tensors(parameters, _stored_outline(config, parameters, sizes).state_dict())
     model = build_model(config, *sizes)
     model.load_state_dict(parameters)
     return accelerate(model)
 
 
-def _outline(
+def build_outline(config: ModelConfig, source_size: int, target_size: int) -> EncoderDecoder:
+    """Build a model for vocabularies of these sizes; its parameters have shapes, but no values.
+
+    Raises:
+        ValueError: a setting has an unknown value, or two settings contradict each other.
+        RuntimeError, TypeError, OverflowError: a size is too large for a tensor.
+    """
+    with torch.device("meta"), WithoutInitialization():
+        # Uniform, because other schemes loop over blocks of matrices.
+        return build_model(replace(config, initialization="uniform"), source_size, target_size)
+
+
+def _stored_outline(
     config: ModelConfig, parameters: dict[str, torch.Tensor], sizes: tuple[int, int]
 ) -> EncoderDecoder:
-    """Build a model without memory: a file of a kilobyte may describe a model of a terabyte.
+    """Build the outline of a stored model: a file of a kilobyte may describe one of a terabyte.
 
     Raises:
         ValueError: there is no such model.
@@ -116,9 +128,7 @@ def _outline(
             f"{config.attention.heads} are more than it has parameters for."
         )
     try:
-        with torch.device("meta"), WithoutInitialization():
-            # Uniform, because other schemes loop over blocks of matrices.
-            return build_model(replace(config, initialization="uniform"), *sizes)
+        return build_outline(config, *sizes)
     # Sizes that no tensor can have: torch has different errors for different ways to ask.
     except (RuntimeError, TypeError, OverflowError) as error:
         raise ValueError("its settings describe an impossible model.") from error

@@ -1,4 +1,4 @@
-"""The benchmark compares what is equal, and counts right. How fast anything is, no test says."""
+"""The benchmark compares equal computations and counts correctly; no test depends on speed."""
 
 import json
 
@@ -7,22 +7,22 @@ import pytest
 import torch
 from torch import nn
 
-from seq2seq.benchmark import decoding, loading, peak, updates
+from seq2seq.benchmark import loading, peak, updates
 from seq2seq.benchmark.attention import grid
-from seq2seq.benchmark.decoding import build_endless_model, measure_decoding, numbered_side
+from seq2seq.benchmark.decoding import build_endless_model, numbered_codec
 from seq2seq.benchmark.memory import peak_memory
 from seq2seq.benchmark.peak import count_operations
 from seq2seq.benchmark.report import report
 from seq2seq.benchmark.suite import run_benchmark
 from seq2seq.benchmark.timing import Clock, interleave, ratios, spread
 from seq2seq.benchmark.training import WAYS
-from seq2seq.benchmark.updates import PARTS, Update
+from seq2seq.benchmark.updates import PHASES, Update
 from seq2seq.benchmark.workload import VOCABULARY_SIZES, draw_batches, draw_pairs
 from seq2seq.config.model import AttentionConfig, ModelConfig, OutputConfig
 from seq2seq.config.scripts import BenchmarkConfig
 from seq2seq.config.training import DecodingConfig
 from seq2seq.data.batching import collate
-from seq2seq.data.vocabulary import PAD, SPECIALS
+from seq2seq.data.vocabulary import SPECIALS
 from seq2seq.model.dropout import Dropout
 from seq2seq.precision import select_precision
 from seq2seq.search.translator import Translator
@@ -42,7 +42,7 @@ def model_config(**settings):
 
 
 def random_batch(lengths, seed=0):
-    """Pairs of (source, target) lengths without EOS, with random ids."""
+    """Build a batch of random ids from pairs of lengths, given without EOS."""
     random = np.random.default_rng(seed)
     sources, targets = zip(
         *([random.integers(len(SPECIALS), 90, n) for n in pair] for pair in lengths), strict=True
@@ -50,9 +50,10 @@ def random_batch(lengths, seed=0):
     return collate(sources, targets)
 
 
-# --- the ways are one function --------------------------------------------------------------------
+# All ways of training compute the same function
 
 
+@pytest.mark.guarantee("All benchmarked ways of training compute the gradients of the trainer.")
 @pytest.mark.parametrize("way", ["tutorial", "plain"])
 @pytest.mark.parametrize(
     "settings",
@@ -72,7 +73,7 @@ def test_every_way_has_the_loss_and_gradients_of_the_trainer(way, settings):
     loss = update.loss(batch, Clock(CPU))
     loss.backward()
     nll, num_tokens = accumulate(trained.model, [batch], 0.0, trained.precision)
-    # In double precision, but for the plain loss, which is in single precision always.
+    # Double precision, except the plain loss, which is always computed in single precision.
     assert loss.item() == pytest.approx(nll / num_tokens, rel=1e-6)
     for (name, one), other in zip(
         update.model.named_parameters(), trained.model.parameters(), strict=True
@@ -80,8 +81,8 @@ def test_every_way_has_the_loss_and_gradients_of_the_trainer(way, settings):
         torch.testing.assert_close(one.grad, other.grad, rtol=1e-4, atol=1e-7, msg=name)
 
 
-def test_the_fast_way_is_the_trainers_own():
-    """Bit for bit, dropout included: the same work in the same order, only timed."""
+def test_fast_way_equals_the_trainer_bit_for_bit():
+    """Including dropout."""
     batch = random_batch([(5, 3), (2, 6)])
     update = Update(model_config(dropout=0.3), CPU, seed=1)
     update.loss(batch, Clock(CPU)).backward()
@@ -97,12 +98,12 @@ def test_an_update_moves_every_parameter_and_times_every_part(way):
     before = {name: value.clone() for name, value in update.model.named_parameters()}
     clock = Clock(CPU)
     update(random_batch([(5, 3), (2, 6)]), clock)
-    assert tuple(clock.seconds) == PARTS
+    assert tuple(clock.seconds) == PHASES
     still = [n for n, value in update.model.named_parameters() if torch.equal(value, before[n])]
     assert still == []
 
 
-def test_tutorials_use_the_dropout_of_the_library():
+def test_tutorial_uses_the_dropout_of_torch():
     kinds = [
         type(module)
         for module in WAYS["tutorial"](model_config(dropout=0.3), CPU, 1).model.modules()
@@ -112,7 +113,7 @@ def test_tutorials_use_the_dropout_of_the_library():
     assert kinds.count(nn.Dropout) == ours.count(Dropout) + ours.count(nn.Dropout) > 0
 
 
-def test_what_the_device_has_not_is_said_in_words(monkeypatch, tmp_path):
+def test_unsupported_precision_is_reported(monkeypatch, tmp_path):
     def only_single(name, device):
         if name == "bf16":
             raise ValueError("precision=bf16 cannot be used here.")
@@ -129,12 +130,12 @@ def test_what_the_device_has_not_is_said_in_words(monkeypatch, tmp_path):
     assert "bf16: precision=bf16 cannot be used here." in report(result).split("\n")
 
 
-# --- operations ---------------------------------------------------------------------------------
+# Operations
 
 
-def test_operations_are_those_of_all_matrix_products():
-    """By hand: each product of an input and a weight has two of the same size in its gradient."""
-    b, s, t = 4, 3, 5  # EOS included, no padding; so many rows as ``packed_linear`` fills up to
+def test_operations_of_all_matrix_products_are_counted():
+    """By hand: the gradient of each product consists of two products of the same size."""
+    b, s, t = 4, 3, 5  # with EOS, no padding; a number of rows that ``packed_linear`` need not pad
     batch = random_batch([(s - 1, t - 1)] * b)
     encoder = 2 * b * s * (E * 3 * H_ENCODER + H_ENCODER * 3 * H_ENCODER)
     once = b * s * C * A + b * H_ENCODER * H  # keys, first state
@@ -145,7 +146,7 @@ def test_operations_are_those_of_all_matrix_products():
     assert count_operations(lambda: update(batch, Clock(CPU))) == 3 * 2 * forward
 
 
-def test_tutorials_project_the_keys_at_every_step():
+def test_tutorial_projects_the_keys_in_every_step():
     b, s, t = 3, 4, 5
     batch = random_batch([(s - 1, t - 1)] * b)
     plain, tutorial = (WAYS[way](model_config(), CPU, seed=1) for way in ("plain", "tutorial"))
@@ -155,10 +156,10 @@ def test_tutorials_project_the_keys_at_every_step():
     assert more == 3 * 2 * b * s * C * A * (t - 1)
 
 
-# --- turns, figures, memory ----------------------------------------------------------------------
+# Turns, statistics, memory
 
 
-def test_tasks_take_turns_and_the_first_one_does_not_count():
+def test_tasks_take_turns_and_the_first_turn_does_not_count():
     called = []
 
     def task(name):
@@ -175,31 +176,31 @@ def test_medians_quartiles_and_ratios():
         "quartiles": [2, 4],
         "values": [5, 1, 2, 4, 3],
     }
-    # Within each turn: a machine that halves its speed leaves the ratio alone.
+    # Within each turn, so that a machine which halves its speed does not change the ratio.
     assert ratios([2, 4, 8], [1, 2, 4])["values"] == [2, 2, 2]
 
 
-def test_laps_of_one_part_add_up(monkeypatch):
+def test_laps_of_one_phase_add_up(monkeypatch):
     clock = Clock(CPU)
     clock._last = 0.0
     monkeypatch.setattr(clock, "_now", iter([1.0, 3.0, 6.0]).__next__)
-    for part in ("loss", "clip", "loss"):
-        clock.lap(part)
+    for phase in ("loss", "clip", "loss"):
+        clock.lap(phase)
     assert clock.seconds == {"loss": 4.0, "clip": 2.0}
     assert clock.total == 6.0
 
 
 def test_memory_is_that_of_the_work_alone():
-    held = np.ones(2**26)  # half a gibibyte that is not the work's
+    held = np.ones(2**26)  # half a gibibyte of this process
     memory = peak_memory(np.ones, 2**24, threads=1)
     assert memory["peak"] - memory["before"] == pytest.approx(2**27, rel=0.1)
     assert memory["peak"] < held.nbytes
 
 
-# --- work load -----------------------------------------------------------------------------------
+# Workload
 
 
-def test_sentences_are_as_long_as_in_multi30k():
+def test_sentences_have_the_lengths_of_multi30k():
     sources, targets = (
         np.array([len(ids) for ids in side]) for side in zip(*draw_pairs(20_000, 1), strict=True)
     )
@@ -208,7 +209,7 @@ def test_sentences_are_as_long_as_in_multi30k():
     assert (sources - targets).std() == pytest.approx(2.7, abs=0.15)
 
 
-def test_batches_are_of_like_length_and_of_all_lengths():
+def test_batches_have_similar_lengths_within_and_all_lengths_between():
     batches = draw_batches(5, 1, CPU)
     lengths = [batch.target_out.shape[1] for batch in batches]
     assert lengths == sorted(lengths)
@@ -218,10 +219,9 @@ def test_batches_are_of_like_length_and_of_all_lengths():
     for one, other in zip(batches, draw_batches(5, 1, CPU), strict=True):
         assert torch.equal(one.source, other.source)
     assert all((batch.source < VOCABULARY_SIZES[0]).all() for batch in batches)
-    assert all((batch.target_out == PAD).any() or len(batch.source) for batch in batches)
 
 
-def test_sizes_of_attention_differ_in_one_thing_from_the_first():
+def test_sizes_of_attention_differ_from_the_first_in_one_size():
     model = ModelConfig(encoder_size=256, attention=AttentionConfig(size=512))
     base, *others = grid(BenchmarkConfig(lengths=[25, 50, 100], model=model))
     assert base == (25, 25, 512, 512)
@@ -237,17 +237,17 @@ def test_sizes_of_attention_differ_in_one_thing_from_the_first():
 def test_outputs_are_as_long_as_their_sources(beam_size):
     model = build_endless_model(model_config(), seed=1)
     config = DecodingConfig(beam_size, max_length_factor=1.0, max_length_extra=1)
-    sides = (numbered_side(size) for size in VOCABULARY_SIZES)
+    sides = (numbered_codec(size) for size in VOCABULARY_SIZES)
     found = Translator(model, *sides, config).translate(["7 8 9 10", "11", "2000 9"])
     assert [len(translation.tokens) for translation in found] == [5, 2, 3]
     assert all(len(t.tokens) == len(t.source_tokens) for t in found)
 
 
-# --- all of it -----------------------------------------------------------------------------------
+# The whole benchmark
 
 
-def test_every_part_is_measured_and_shown(monkeypatch, tmp_path):
-    monkeypatch.setattr(peak, "LEAST_OPERATIONS", {"cpu": 1})
+def test_every_part_is_measured_and_reported(monkeypatch, tmp_path):
+    monkeypatch.setattr(peak, "MIN_OPERATIONS", {"cpu": 1})
     monkeypatch.setattr(peak, "SHAPES", ((2, 3, 4), (5, 5, 5)))
     monkeypatch.setattr(loading, "NUM_BATCHES", 3)
     parts = ["training", "peak", "attention", "decoding", "loading"]
@@ -263,33 +263,18 @@ def test_every_part_is_measured_and_shown(monkeypatch, tmp_path):
         model=model_config(),
     )
     result = run_benchmark(config, tmp_path)
-    assert list(tmp_path.iterdir()) == []  # the corpora are gone
+    assert list(tmp_path.iterdir()) == []  # the corpora were removed
     assert json.loads(json.dumps(result)) == result
     ways = result["training"]["ways"]
     for name in ("tutorial", "plain", "fast"):
         assert len(ways[name]["tokens_per_second"]["values"]) == 2
-        assert set(ways[name]["seconds"]) == set(PARTS)
+        assert set(ways[name]["seconds"]) == set(PHASES)
         assert ways[name]["fraction_of_peak"] > 0
-    assert ways["tutorial"]["times_tutorial"]["values"] == [1, 1]
+    assert ways["tutorial"]["speedup"]["values"] == [1, 1]
     assert set(result["training"]["peak"]["fp32"]["shapes"]) == {"2x3x4", "5x5x5"}
     assert [row["pairs"] for row in result["loading"]] == [5, 9]
-    shown = report(result)
+    text = report(result)
     words = ("as the tutorials do it", "GFLOP/s", "4 x 4 x 5", "greedy", "beam 5", "9 pairs")
     for word in words:
-        assert word in shown
-    assert max(map(len, shown.split("\n"))) < 180
-
-
-def test_searches_are_told_apart(monkeypatch):
-    asked = []
-
-    class Fake:
-        def __init__(self, model, source, target, config):
-            self.beam_size = config.beam_size
-
-        def translate(self, sentences):
-            asked.append((self.beam_size, len(sentences)))
-
-    monkeypatch.setattr(decoding, "Translator", Fake)
-    measure_decoding(BenchmarkConfig(repeats=1, sentences=2, model=model_config()), CPU)
-    assert asked == [(1, 2), (5, 2)] * 2
+        assert word in text
+    assert max(map(len, text.split("\n"))) < 180
