@@ -13,6 +13,7 @@ import yaml
 from conftest import ROOT
 from torch.testing import assert_close
 
+from seq2seq.checkpoint import load_checkpoint, save_checkpoint
 from seq2seq.config.model import AttentionConfig, ModelConfig, OutputConfig
 from seq2seq.config.training import DecodingConfig
 from seq2seq.data.batching import collate
@@ -132,6 +133,17 @@ def test_every_attention_works_with_every_cell_and_initialization(config, cell, 
     loss.backward()
     assert loss.isfinite()
     assert all(parameter.grad.isfinite().all() for parameter in model.parameters())
+
+
+def test_parameters_under_their_old_names_are_loaded(tmp_path):
+    parameters = build_model(CONFIGS["local_p"], V_SOURCE, V_TARGET).state_dict()
+    old = {name.replace(".distribution.", ".weighing."): x for name, x in parameters.items()}
+    assert old.keys() != parameters.keys()
+    path = tmp_path / "old.safetensors"
+    save_checkpoint(path, {f"model.{name}": tensor for name, tensor in old.items()}, {})
+    loaded = load_checkpoint(path).part("model")
+    assert loaded.keys() == parameters.keys()
+    assert all(torch.equal(loaded[name], tensor) for name, tensor in parameters.items())
 
 
 @every_attention
