@@ -44,12 +44,16 @@ def _check_combination(
     config: AttentionConfig, score: type[Score] | None, mode: type[Distribution]
 ) -> None:
     """Refuse combinations that would ignore a setting."""
-    choices = config.mode, config.normalization, config.heads, config.coverage
-    if score is None and choices != ("soft", "softmax", 1, False):
+    defaults = AttentionConfig()
+    changed = [
+        f"model.attention.{key}={str(getattr(config, key)).lower()}"
+        for key in ("mode", "normalization", "heads", "coverage")
+        if getattr(config, key) != getattr(defaults, key)
+    ]
+    if score is None and changed:
         raise ValueError(
-            f"model.attention.name={config.name} computes no weights: leave out model.attention."
-            f"mode={config.mode}, model.attention.normalization={config.normalization}, "
-            f"model.attention.heads={config.heads}, model.attention.coverage={config.coverage}."
+            f"model.attention.name={config.name} computes no weights: leave out "
+            f"{', '.join(changed)}."
         )
     if config.coverage and (config.heads > 1 or not (score and score.sees_keys)):
         raise ValueError(

@@ -240,8 +240,8 @@ class Monotonic(Distribution):
         start = torch.where((history.position == 0).unsqueeze(1), first, history.previous)
         # passing[k, j]: the probability that a scan that starts at k reaches j.
         later = indices > indices.unsqueeze(1)
-        going_on = (1 - stop).roll(1, dims=1).unsqueeze(1)
-        passing = torch.where(later, going_on, 1.0).cumprod(dim=2).triu()
+        continuing = (1 - stop).roll(1, dims=1).unsqueeze(1)
+        passing = torch.where(later, continuing, 1.0).cumprod(dim=2).triu()
         reached = torch.bmm(start.unsqueeze(1), passing).squeeze(1)
         at_last = indices == _last_token(mask).unsqueeze(1)
         return (reached * stop.masked_fill(at_last, 1.0)).masked_fill(~mask, 0.0)

@@ -262,7 +262,7 @@ REFUSED = {
     **{
         f"none with {key}": (
             {"name": "none", key: value},
-            ["model.attention.name=none", f"model.attention.{key}={value}"],
+            ["model.attention.name=none", f"model.attention.{key}={value}".lower()],
         )
         for key, value in {
             "heads": 2, "mode": "hard", "normalization": "sparsemax", "coverage": True
