@@ -12,13 +12,14 @@ from pathlib import Path
 
 from seq2seq.cli.command import command
 from seq2seq.config.scripts import AverageConfig
+from seq2seq.run_folder import RunFolder
 from seq2seq.runs.averaging import average_checkpoints, newest_steps
 
 
 @command("average", AverageConfig)
 def main(config: AverageConfig) -> None:
     if config.run is not None:
-        paths = newest_steps(Path(config.run), config.last)
+        paths = newest_steps(RunFolder(Path(config.run)), config.last)
     else:
         paths = [Path(name) for name in config.checkpoints]
     average_checkpoints(paths, Path(config.output))

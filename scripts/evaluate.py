@@ -20,7 +20,9 @@ from seq2seq.config.scripts import EvaluateConfig
 from seq2seq.data.corpus import locate
 from seq2seq.data.reading import ParallelFiles
 from seq2seq.evaluation.metrics import format_scores
-from seq2seq.scoring.evaluate import beside, evaluate_and_write, read_test_set
+from seq2seq.run_folder import evaluation_folder
+from seq2seq.scoring.evaluate import evaluate, read_evaluation_set
+from seq2seq.scoring.output import write_evaluation
 from seq2seq.search.loading import open_translator
 
 
@@ -33,8 +35,10 @@ def main(config: EvaluateConfig) -> None:
     else:
         data = checkpoint.read("config.data", DataConfig)
         files, name = locate(data, config.split), config.split
-    test_set = read_test_set(files)
-    folder = Path(config.output) if config.output else beside(Path(config.checkpoint), name)
+    examples = read_evaluation_set(files)
+    folder = (
+        Path(config.output) if config.output else evaluation_folder(Path(config.checkpoint), name)
+    )
     try:  # now, not after all sentences are translated
         folder.mkdir(parents=True, exist_ok=True)
         TemporaryFile(dir=folder).close()
@@ -42,10 +46,11 @@ def main(config: EvaluateConfig) -> None:
         raise OSError(
             f"output={folder} cannot be a folder to write into ({error.strerror}); give another."
         ) from error
-    scores = evaluate_and_write(translator, test_set, folder, config.metric_tokenizer)
-    logging.info(format_scores(scores))
+    result = evaluate(translator, examples, config.metric_tokenizer)
+    write_evaluation(folder, examples, result)
+    logging.info(format_scores(result.scores))
     logging.info("translations, references and alignments are in %s", folder)
-    write(json.dumps(scores, indent=2))
+    write(json.dumps(result.scores, indent=2))
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from seq2seq.config.scripts import PrepareConfig
 from seq2seq.data.corpus import open_corpus
 from seq2seq.data.preparation import prepare
 from seq2seq.data.report import report_lines
-from seq2seq.scoring.evaluate import read_test_set
+from seq2seq.scoring.evaluate import read_evaluation_set
 
 
 @command("prepare", PrepareConfig)
@@ -22,8 +22,8 @@ def main(config: PrepareConfig) -> None:
     corpus = open_corpus(config.data)
     for line in report_lines(prepare(corpus, config.data).report):
         write(line)
-    test_set = read_test_set(corpus.files("test"))
-    write(f"test: read {len(test_set.pairs):,} pairs, kept all")
+    examples = read_evaluation_set(corpus.files("test"))
+    write(f"test: read {len(examples.pairs):,} pairs, kept all")
 
 
 if __name__ == "__main__":

@@ -19,6 +19,7 @@ from pathlib import Path
 from seq2seq.cli.command import command, output_dir
 from seq2seq.cli.exit import write
 from seq2seq.config.scripts import ReproduceConfig
+from seq2seq.run_folder import RunFolder
 from seq2seq.runs.reproduction import compare_runs, train_again
 from seq2seq.signals import Interrupted
 
@@ -27,13 +28,13 @@ NOT_EQUAL = 3
 
 @command("reproduce", ReproduceConfig)
 def main(config: ReproduceConfig) -> None:
-    folder = output_dir()
+    folder = RunFolder(output_dir())
     try:
         train_again(config, folder)
     except Interrupted as stop:
         logging.warning("stopped by %s; nothing was compared", stop)
         sys.exit(stop.exit_status)
-    parted = compare_runs(Path(config.run), folder)
+    parted = compare_runs(RunFolder(Path(config.run)), folder)
     write("equal" if parted is None else f"not equal: {parted}")
     if parted is not None:
         sys.exit(NOT_EQUAL)

@@ -11,11 +11,11 @@ and, at the end, summary.json. A sweep (--multirun) gets the best development sc
 
 import logging
 import sys
-from pathlib import Path
 
 from seq2seq.cli.command import command, merge_overrides, output_dir, task_overrides
 from seq2seq.config.training import TrainConfig
 from seq2seq.device import interpreter
+from seq2seq.run_folder import RunFolder
 from seq2seq.runs.run import Run, check_resumable
 from seq2seq.signals import Interrupted
 from seq2seq.training.checkpoints import claim, newest_checkpoint
@@ -25,12 +25,12 @@ log = logging.getLogger(__name__)
 
 @command("train", TrainConfig)
 def main(config: TrainConfig) -> float | None:
-    folder = output_dir()
+    folder = RunFolder(output_dir())
     with claim(folder):
         return train(config, folder)
 
 
-def train(config: TrainConfig, folder: Path) -> float | None:
+def train(config: TrainConfig, folder: RunFolder) -> float | None:
     run = Run(config, folder) if config.resume is None else resume(folder)
     before = run.trainer.progress.step
     try:
@@ -44,12 +44,12 @@ def train(config: TrainConfig, folder: Path) -> float | None:
         run.finish()
     except Interrupted as stop:
         script = f"{interpreter()} scripts/train.py"
-        log.warning("stopped by %s; continue with: %s resume=%s", stop, script, folder)
+        log.warning("stopped by %s; continue with: %s resume=%s", stop, script, folder.path)
         sys.exit(stop.exit_status)
     return progress.best_score
 
 
-def resume(folder: Path) -> Run:
+def resume(folder: RunFolder) -> Run:
     """The run of a folder from its newest checkpoint on, with the settings that were given anew."""
     checkpoint = newest_checkpoint(folder)
     stored = checkpoint.read("config", TrainConfig)

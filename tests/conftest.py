@@ -5,8 +5,10 @@ import signal
 import subprocess
 import sys
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import settings
@@ -14,12 +16,14 @@ from hypothesis import settings
 from seq2seq.config.model import AttentionConfig, ModelConfig, OutputConfig
 from seq2seq.config.training import TrainConfig
 from seq2seq.data.codec import Codec
+from seq2seq.data.preparation import PreparedCorpus
 from seq2seq.data.tokenizer import build_tokenizer
 from seq2seq.data.vocabulary import SPECIALS, Vocabulary
 from seq2seq.model.build import build_model
 from seq2seq.randomness import seed_everything
-from seq2seq.training.optim import build_optimizer
-from seq2seq.training.state import Progress, save_run
+from seq2seq.tasks.translation import TranslationTask
+from seq2seq.training.progress import Progress
+from seq2seq.training.state import save_run
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -131,23 +135,24 @@ def trained(corpus, tmp_path_factory):
 
 
 def small_run(path, step=1, seed=1, **model_settings):
-    """A checkpoint of a tiny model after one update; gives its model, optimiser and progress."""
+    """Save a tiny translation model after one update; returns its task and progress."""
     seed_everything(seed)
     tokenizer = build_tokenizer("whitespace", "en")
-    sides = {
-        name: Codec(tokenizer, Vocabulary([*SPECIALS, *words]))
-        for name, words in (("source", "abc"), ("target", "xy"))
-    }
+    source, target = (
+        Codec(tokenizer, Vocabulary([*SPECIALS, *tokens])) for tokens in ("abc", "xy")
+    )
     sizes = {"embedding_size": 3, "encoder_size": 3, "decoder_size": 4} | model_settings
     config = TrainConfig(
         name="small",
         model=ModelConfig(attention=AttentionConfig(size=3), output=OutputConfig(size=3), **sizes),
     )
-    model = build_model(config.model, *(len(side.vocabulary) for side in sides.values()))
-    optimizer = build_optimizer(config.optim, model.parameters())
+    model = build_model(config.model, len(source.vocabulary), len(target.vocabulary))
+    no_ids = np.empty(0, np.int64)
+    corpus = PreparedCorpus(source, target, [], [], no_ids, {}, Path("prepared"))
+    task = TranslationTask(model, corpus, None, config)
     for parameter in model.parameters():
         parameter.grad = torch.ones_like(parameter)
-    optimizer.step()
+    task.objectives[0].optimizer.step()
     progress = Progress(step=step, best_score=1.5, best_step=step, ranking=[(1.5, step)])
-    save_run(path, model, optimizer, progress, config, sides)
-    return model, optimizer, progress
+    save_run(path, task, progress, {"config": asdict(config)})
+    return task, progress

@@ -315,18 +315,18 @@ def test_format_1_is_read_without_progress(tmp_path):
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
-    """The checkpoint of a run: its path, and a model and optimizer to restore it to."""
+    """The checkpoint of a run: its path, and the task to restore it to."""
     path = tmp_path_factory.mktemp("whole") / "last.safetensors"
-    model, optimizer, _ = small_run(path)
-    return path, model, optimizer
+    task, _ = small_run(path)
+    return path, task
 
 
-def use(path, model, optimizer):
+def use(path, task):
     """Load, translate and resume; None if the file is refused in one line that names it."""
     try:
         loaded = load_checkpoint(path)
         translator, _ = load_translator(path, DecodingConfig(), torch.device("cpu"))
-        progress = restore_run(loaded, model, optimizer)
+        progress = restore_run(loaded, task)
     except (ValueError, OSError) as error:
         refusal = str(error)
     else:
@@ -359,7 +359,7 @@ def damaged(content, kind, where, what):
 @DAMAGED
 @given(st.lists(damages, min_size=1, max_size=3), st.booleans())
 def test_damaged_bytes_are_refused_or_change_nothing(whole, tmp_path_factory, changes, in_header):
-    original, model, optimizer = whole
+    original, task = whole
     path = tmp_path_factory.getbasetemp() / "bytes.safetensors"
     content = original.read_bytes()
     # Most bytes belong to tensors, but most kinds of damage concern the metadata before them.
@@ -368,7 +368,7 @@ def test_damaged_bytes_are_refused_or_change_nothing(whole, tmp_path_factory, ch
     for change in changes:
         head = damaged(head, *change)
     path.write_bytes(head + content[end:])
-    if (used := use(path, model, optimizer)) is not None:
+    if (used := use(path, task)) is not None:
         true = load_checkpoint(original)
         assert same(used[0].tensors, true.tensors)
         assert used[0].header == true.header
@@ -431,7 +431,7 @@ ODD = [
 @settings(max_examples=30)
 @given(st.data())
 def test_changed_header_is_refused_or_used_as_it_is(whole, tmp_path_factory, data):
-    original, model, optimizer = whole
+    original, task = whole
     true = load_checkpoint(original)
     header = copy.deepcopy(true.header)
     for _ in range(data.draw(st.integers(1, 2))):
@@ -445,7 +445,7 @@ def test_changed_header_is_refused_or_used_as_it_is(whole, tmp_path_factory, dat
             del owner[last]
     path = tmp_path_factory.getbasetemp() / "header.safetensors"
     write_sealed(path, true.tensors, json.dumps(header))
-    if (used := use(path, model, optimizer)) is not None:
+    if (used := use(path, task)) is not None:
         assert used[0].header == header
         assert asdict(used[2]).items() >= header["progress"].items()
         assert used[1].source.vocabulary.token_list == header["sides"]["source"]["vocabulary"]
@@ -508,7 +508,7 @@ def test_costly_or_invalid_settings_are_refused_before_use(whole, tmp_path, key,
 
 @given(st.data())
 def test_changed_tensors_are_refused(whole, tmp_path_factory, data):
-    original, model, optimizer = whole
+    original, task = whole
     true = load_checkpoint(original)
     tensors = dict(true.tensors)
     name = data.draw(st.sampled_from(sorted(tensors)))
@@ -530,7 +530,7 @@ def test_changed_tensors_are_refused(whole, tmp_path_factory, data):
         tensors["optimizer.99.exp_avg"] = tensors["optimizer.0.exp_avg"]
     path = tmp_path_factory.getbasetemp() / "tensors.safetensors"
     write_sealed(path, tensors, json.dumps(true.header))
-    used = use(path, model, optimizer)
+    used = use(path, task)
     if used is not None:  # equal values; the state of NumPy may have another integer type
         assert same(used[0].tensors, tensors)
         assert same(tensors, true.tensors) or name == "rng.numpy"

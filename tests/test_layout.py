@@ -29,10 +29,14 @@ MAY_IMPORT = {
 }
 MAY_IMPORT["search"] = {"attention", "checkpoint", "config", "data", "device", "fast", "model"}
 MAY_IMPORT["training"] = {
-    *("checkpoint", "config", "data", "device", "evaluation", "files", "model", "precision"),
-    *("randomness", "run_folder", "signals", "search", "scoring"),
+    *("checkpoint", "config", "data", "device", "evaluation", "figures", "files", "model"),
+    *("precision", "randomness", "run_folder", "signals"),
 }
-MAY_IMPORT["scoring"] = {"files", "config", "data", "evaluation", "figures", "search", "training"}
+MAY_IMPORT["scoring"] = {"data", "evaluation", "figures", "search", "training"}
+MAY_IMPORT["tasks"] = {
+    *("config", "data", "evaluation", "fast", "model", "run_folder", "scoring", "search"),
+    "training",
+}
 MAY_IMPORT["runs"] = set(MAY_IMPORT) - {"cli"}
 MAY_IMPORT["benchmark"] = set(MAY_IMPORT) - {"cli"}
 MODULES = sorted(PACKAGE.rglob("*.py"))

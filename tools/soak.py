@@ -35,16 +35,16 @@ from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+TESTS = Path(__file__).parents[1] / "tests"
+sys.path[:0] = [str(TESTS), str(TESTS / "training")]
 from conftest import ROOT, TINY, data_arguments
 from tensorboard.backend.event_processing.plugin_event_accumulator import EventAccumulator
 
 from seq2seq.checkpoint import load_checkpoint
-from seq2seq.run_folder import checkpoint_path
+from seq2seq.run_folder import RunFolder
 from seq2seq.runs.run import Run
 from seq2seq.search.translator import Translator
 from seq2seq.training import trainer as trainer_module
-from seq2seq.training.checkpoints import saved_steps
 from seq2seq.training.trainer import Trainer
 
 PHASES = ("start-up", "training", "validation", "decoding", "saving", "scoring")
@@ -71,7 +71,10 @@ SETTINGS = (
     "trainer.sentences=[1]",
     "decoding.beam_size=2",
 )
-CLOCKS = {"seconds", "training_seconds", "interval_seconds", "tokens_per_second"}
+# The same loop on another task: the toy of tests/training/toy.py.
+TOY = ("plugins=[toy]", "task=line")
+CLOCKS = {"seconds", "training_seconds", "interval_seconds"}
+CLOCKS |= {"tokens_per_second", "points_per_second"}
 
 
 # --- a process that reports its phase ---------------------------------------------------------
@@ -204,16 +207,16 @@ def record(folder: Path) -> dict[str, Any]:
     found: dict[str, Any] = {}
     ranking: list[Any] = []
     for name in ("last", "best"):
-        checkpoint = load_checkpoint(checkpoint_path(folder, name))
+        checkpoint = load_checkpoint(RunFolder(folder).checkpoint(name))
         progress = checkpoint.header["progress"]
         ranking = ranking or progress["ranking"]
         for tensor, value in checkpoint.tensors.items():
             found[f"{name}.safetensors {tensor}"] = value.numpy().tobytes()
         for key in progress.keys() - CLOCKS - {"epoch", "position"}:
             found[f"{name}.safetensors progress.{key}"] = progress[key]
-        for key in ("sides", "random"):
+        for key in checkpoint.header.keys() & {"sides", "random"}:
             found[f"{name}.safetensors {key}"] = checkpoint.header[key]
-    kept = saved_steps(folder)
+    kept = RunFolder(folder).saved_steps()
     for _, step in ranking:
         tensors = load_checkpoint(kept[step]).tensors if step in kept else {}
         for tensor, value in tensors.items():
@@ -307,10 +310,13 @@ class Soak:
         fresh = [
             *data_arguments(self.work, self.work / "prepared"),
             *SETTINGS,
+            *(TOY if self.options.toy else ()),
             f"precision={self.options.precision}",
             f"hydra.run.dir={folder}",
         ]
-        arguments = [f"resume={folder}"] if resume else fresh
+        arguments = (
+            [f"resume={folder}", *(TOY[:1] if self.options.toy else ())] if resume else fresh
+        )
         return Process(self.script, [*arguments, *more], self.work)
 
     def refer(self) -> dict[str, Any]:
@@ -334,7 +340,7 @@ class Soak:
             for phase, entries in zip(PHASES, self.entries, strict=True)
         }
         self.seconds = before - started
-        self.size = checkpoint_path(folder, "last").stat().st_size
+        self.size = RunFolder(folder).checkpoint("last").stat().st_size
         return record(folder)
 
     def draw(self) -> Moment:
@@ -421,7 +427,7 @@ class Soak:
         if process.status == 2:
             errors = [line for line in text.splitlines() if line.startswith("error: ")]
             self.check(len(errors) == 1 and text.splitlines()[-1:] == errors, process, name)
-        last = checkpoint_path(folder, "last")
+        last = RunFolder(folder).checkpoint("last")
         if last.exists():
             step = load_checkpoint(last).header["progress"]["step"]  # loads in every case
             saved = process.status not in (130, 143) or step >= process.board.step
@@ -486,6 +492,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--kills", type=int, default=200, help="number of kills over all runs")
     parser.add_argument("--seed", type=int, default=1, help="random seed of the moments")
     parser.add_argument("--precision", default="fp32", help="fp32 or bf16")
+    parser.add_argument("--toy", action="store_true", help="train the toy task of the tests")
     parser.add_argument(
         "--processes", action="store_true", help="start interpreters instead of forks"
     )

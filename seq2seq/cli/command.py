@@ -38,7 +38,7 @@ from seq2seq.config.registry import did_you_mean
 from seq2seq.config.renamed import RENAMED
 from seq2seq.config.schema import check_values, settings
 from seq2seq.device import is_out_of_memory
-from seq2seq.run_folder import SNAPSHOT, discard_beginnings, run_dir, snapshot
+from seq2seq.run_folder import SNAPSHOT, remove_unused, run_dir, snapshot
 
 T = TypeVar("T")
 
@@ -76,7 +76,7 @@ def command(
                 if debugging or fault:
                     raise
                 if HydraConfig.get().output_subdir == SNAPSHOT:  # not that of an earlier start
-                    discard_beginnings(output_dir())
+                    remove_unused(output_dir())
                 refuse(error, one_line(error))
             return results[-1]
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from seq2seq.config.data import NAME, DataConfig
 from seq2seq.config.model import ModelConfig
 from seq2seq.config.schema import MISSING, Form, group, setting
-from seq2seq.run_folder import checkpoint_path
+from seq2seq.run_folder import RunFolder
 
 DEVICE = Form(r"auto|cpu|cuda(:\d{1,3})?", "auto, cpu, cuda or cuda:N")
 
@@ -205,6 +205,7 @@ class RunConfig:
 @dataclass
 class TrainConfig(RunConfig):
     name: str = setting(MISSING, "folder of the run, below runs/", decides="nothing", form=NAME)
+    task: str = setting("translation", "what to train", decides="parameters")
     seed: int = setting(
         1, "of every random number", decides="parameters", comparable=True, at_least=0
     )
@@ -228,12 +229,9 @@ class TrainConfig(RunConfig):
     decoding: DecodingConfig = group(DecodingConfig)
 
     def check(self) -> None:
-        # Any, because one before the last serves where the last is damaged or missing.
-        if self.resume is not None and not any(
-            checkpoint_path(Path(self.resume), "last").parent.glob("*.safetensors")
-        ):
+        if self.resume is not None and not RunFolder(Path(self.resume)).has_checkpoint:
             raise ValueError(
-                f"resume={self.resume} holds no {checkpoint_path(Path(), 'last')}; give the "
+                f"resume={self.resume} holds no {RunFolder(Path()).checkpoint('last')}; give the "
                 f"folder of a run, such as runs/sample/<date>_<time>. A run that was stopped "
                 f"before its first checkpoint has nothing to resume: start it again."
             )

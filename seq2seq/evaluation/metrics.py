@@ -174,6 +174,16 @@ def format_scores(scores: Mapping[str, Any]) -> str:
     return "  ".join(fields)
 
 
+def format_values(values: Mapping[str, float]) -> str:
+    """Format the numbers of metrics on one line; a name without a metric is shown as it is."""
+    fields = []
+    for name, value in values.items():
+        metric = METRICS.get(name)
+        heading, digits = (metric.heading, metric.digits) if metric else (name, 3)
+        fields.append(f"{heading} {value:.{digits}f}")
+    return "  ".join(fields)
+
+
 def is_better(metric: Metric, new: float, best: float | None) -> bool:
     """Return whether a score is strictly better than the best one so far.
 

@@ -4,7 +4,6 @@ As in Vaswani et al. 2017, arXiv:1706.03762, section 6.1, who translate with the
 last checkpoints.
 """
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -13,30 +12,30 @@ from typing import Any
 import torch
 
 from seq2seq.checkpoint import Checkpoint, check_tensors, load_checkpoint, save_checkpoint
-from seq2seq.config.changes import changes
 from seq2seq.config.model import ModelConfig
-from seq2seq.training.checkpoints import saved_steps
+from seq2seq.config.schema import differences
+from seq2seq.data.reading import file_digest
+from seq2seq.run_folder import RunFolder
 
-USED = ("model", "tokenizer")  # the parts of a checkpoint that translating takes
+NEEDED = ("model", "tokenizer")  # what translation needs of a checkpoint
 
 
 def average_checkpoints(paths: Sequence[Path], output: Path) -> None:
     """Write the average of checkpoints of the same model and vocabularies.
 
-    The mean of each parameter is taken in float64 and rounded to the parameter's type; that of
-    one checkpoint several times is that checkpoint, bit for bit. The result is for evaluation and
-    translation: it has no optimiser and no place in the data.
-    Its header lists its origins under ``averaged``.
+    The mean of each parameter is taken in float64 and rounded to the parameter's type; averaging
+    a checkpoint with itself returns the same parameters, bit for bit. The result is for evaluation
+    and translation: it has no optimizer state and no position in the data. Its header lists the
+    original files under ``averaged``.
 
     Raises:
-        ValueError: the checkpoints differ in more than their parameters, or the output is there
-            already.
-        OSError: one cannot be read, or the output not be written.
+        ValueError: the checkpoints differ in more than their parameters, or the output exists.
+        OSError: a checkpoint cannot be read, or the output cannot be written.
     """
     if output.exists():
-        # It may be the very file that a run goes on from.
-        raise ValueError(f"output={output} exists already; give another name.")
-    first, *others = [load_checkpoint(path, USED) for path in paths]
+        # It may be the file that a run resumes from.
+        raise ValueError(f"output={output} already exists; give another name.")
+    first, *others = [load_checkpoint(path, NEEDED) for path in paths]
     for other in others:
         _check_same(first, other)
     total = {name: tensor.double() for name, tensor in first.part("model").items()}
@@ -55,31 +54,31 @@ def average_checkpoints(paths: Sequence[Path], output: Path) -> None:
     save_checkpoint(output, tensors, header)
 
 
-def newest_steps(run_dir: Path, count: int) -> list[Path]:
+def newest_steps(folder: RunFolder, count: int) -> list[Path]:
     """The newest checkpoints of a run, the newest first.
 
     Raises:
-        ValueError: it keeps fewer.
+        ValueError: the run keeps fewer.
     """
-    paths = list(saved_steps(run_dir).values())
+    paths = list(folder.saved_steps().values())
     if len(paths) < count:
         raise ValueError(
-            f"run={run_dir} has {len(paths)} checkpoints called step_<n>, fewer than last={count}; "
-            f"give a smaller last=, or the folder of a run that was trained long enough, with "
-            f"trainer.keep_last={count}."
+            f"run={folder.path} has {len(paths)} checkpoints called step_<n>, fewer than "
+            f"last={count}; give a smaller last=, or the folder of a run that was trained long "
+            f"enough, with trainer.keep_last={count}."
         )
     return paths[:count]
 
 
 def _check_same(first: Checkpoint, other: Checkpoint) -> None:
-    """Refuse to mix what does not mean the same.
+    """Refuse to average parameters that mean different things.
 
     Raises:
         ValueError: another model, tokenizer or vocabulary; names both files.
     """
     start = f"checkpoints: {other.path} cannot be averaged with {first.path}: "
     one, two = (c.read("config.model", ModelConfig) for c in (first, other))
-    if different := changes({"model": asdict(one)}, {"model": asdict(two)}):
+    if different := differences({"model": asdict(one)}, {"model": asdict(two)}):
         raise ValueError(f"{start}another model ({'; '.join(map(str, different))}).")
     models, other_models = first.part("tokenizer"), other.part("tokenizer")
     if first.read("sides", dict) != other.read("sides", dict) or not (
@@ -94,9 +93,7 @@ def _check_same(first: Checkpoint, other: Checkpoint) -> None:
 
 
 def _origin(checkpoint: Checkpoint) -> dict[str, Any]:
-    """What an average says of one that it was made from."""
-    with checkpoint.path.open("rb") as file:
-        digest = hashlib.file_digest(file, "sha256").hexdigest()
-    # None where this is an average itself.
+    """What an average records of a checkpoint that it was computed from."""
+    # None if this is itself an average.
     step = checkpoint.header.get("progress", {}).get("step")
-    return {"file": str(checkpoint.path), "step": step, "sha256": digest}
+    return {"file": str(checkpoint.path), "step": step, "sha256": file_digest(checkpoint.path)}

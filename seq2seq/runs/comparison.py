@@ -1,14 +1,13 @@
-"""Several models under equal conditions: trained one after another, laid side by side.
+"""Several models under equal conditions: trained one after another, compared in one table.
 
-A comparison is a folder with a run folder for each model and seed. What is finished is read from
-there, so that a comparison can be stopped and gone on with, and its table grows with each run.
+A comparison is a folder with a run folder for each model and seed. Finished runs are read from
+there, so that a comparison can be stopped and continued, and its table grows with each run.
 """
 
 import json
 import logging
 import statistics
-import sys
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import asdict, fields
 from functools import partial
 from pathlib import Path
@@ -24,239 +23,247 @@ from seq2seq.device import select_device
 from seq2seq.evaluation.metrics import METRICS, get_value
 from seq2seq.figures.heatmap import Panel, panel_figure
 from seq2seq.figures.style import save_figure
-from seq2seq.run_folder import checkpoint_path
+from seq2seq.run_folder import RunFolder
 from seq2seq.runs.manifest import write_json
-from seq2seq.runs.run import Run, Texts, read_texts
-from seq2seq.scoring.evaluate import TestSet, as_dict, beside
+from seq2seq.runs.run import Run, with_absolute_root
+from seq2seq.scoring.evaluate import EvaluationSet
+from seq2seq.scoring.output import to_dict
 from seq2seq.search.loading import load_translator
-from seq2seq.signals import Interrupted
+from seq2seq.tasks.translation import TranslationInputs, TranslationTask
 from seq2seq.training.checkpoints import claim, newest_checkpoint
 
-RECORD = "comparison.json"  # in the folder of a finished run
-
-COLUMNS_OF_PANELS = 5
+PANEL_COLUMNS = 5
 
 log = logging.getLogger(__name__)
 
 
-class Compared(NamedTuple):
+class ComparedRun(NamedTuple):
     """A finished run of a comparison."""
 
     label: str
-    folder: Path
+    folder: RunFolder
     settings: dict[str, Any]
     summary: dict[str, Any]
     record: dict[str, Any]
 
     @property
     def texts(self) -> dict[str, list[str]]:
-        """``sources``, ``references`` and ``hypotheses`` of the test part."""
+        """``sources``, ``references`` and ``hypotheses`` of the test set."""
         return self.record["texts"]
 
     def alignment(self, kind: str, line: int) -> dict[str, Any] | None:
-        """What the run keeps of a line of the test part, as ``validation.as_dict`` has it: its
-        ``translated`` sentence, or its reference, ``forced``."""
+        """The tokens and weights of a line of the test set (``scoring.output.to_dict``), or None
+        if the run did not keep them: of its translation, ``translated``, or of its reference
+        under forced decoding, ``forced``."""
         return self.record[kind].get(str(line))
 
 
-def train_compared(config: CompareConfig, folder: Path, label: str) -> None:
-    """Train and score one model in ``folder``; go on with what is begun, leave what is finished.
+def train_compared(config: CompareConfig, path: Path, label: str) -> None:
+    """Train and score one model in the folder ``path``; resume it if it has begun, and reuse its
+    results if it is finished.
 
     Raises:
-        ValueError: the folder, or one beside it, holds a run under other conditions; or a line is
-            not in the test part.
+        ValueError: this folder or another one of the comparison holds a run under different
+            conditions, or the test set lacks one of ``config.lines``.
     """
-    settings = TrainConfig(
-        **{item.name: getattr(config, item.name) for item in fields(TrainConfig)}
+    settings = with_absolute_root(
+        TrainConfig(**{item.name: getattr(config, item.name) for item in fields(TrainConfig)})
     )
-    path = folder / RECORD
-    texts = read_texts(settings.data)
-    count = len(texts.test.pairs)
+    folder = RunFolder(path)
+    inputs = TranslationTask.open(settings)
+    count = len(inputs.test.pairs)
     if max(config.lines, default=1) > count:
-        raise ValueError(f"lines={config.lines}: the test part has {count:,} lines.")
-    runs = {run.folder: run for run in read_comparison(folder.parent)}
+        raise ValueError(f"lines={config.lines}: the test set has {count:,} lines.")
+    runs = {run.folder: run for run in read_comparison(path.parent)}
     for other in runs.values():
         if other.folder != folder:
-            _check_conditions(
-                other, settings, texts.corpus.digests, label, config.label is not None
-            )
+            has_own_label = config.label is not None
+            _check_conditions(other, settings, inputs.digests, label, has_own_label)
     if folder in runs:
         _check_same(runs[folder].settings, settings, folder)
-        _check_corpus(runs[folder], texts.corpus.digests)
-        log.info("%s is finished already", folder)
+        _check_corpus(runs[folder], inputs.digests)
+        log.info("%s is already finished", path)
         record = runs[folder].record
     else:
-        _train(settings, folder, texts)
+        _train(settings, folder, inputs)
         record = {"settings": asdict(settings), "texts": _texts(folder)}
-    write_json(path, record | {"label": label} | _alignments(config, folder, record, texts.test))
+    alignments = _alignments(config, folder, record, inputs.test)
+    write_json(folder.comparison, record | {"label": label} | alignments)
 
 
-def _train(settings: TrainConfig, folder: Path, texts: Texts) -> None:
+def _train(settings: TrainConfig, folder: RunFolder, inputs: TranslationInputs) -> None:
+    """Train from the newest checkpoint if there is one, and score."""
     with claim(folder):
-        run = _begin(settings, folder, texts)
-        try:
-            run.trainer.fit()
-            run.finish()
-        except Interrupted as stop:
-            log.warning(
-                "stopped by %s; go on with the same command and folder=%s", stop, folder.parent
-            )
-            sys.exit(stop.exit_status)
+        resumed = None
+        if folder.checkpoint("last").exists():
+            resumed = newest_checkpoint(folder)
+            _check_same(resumed.header["config"], settings, folder)
+        run = Run(settings, folder, resumed, inputs)
+        run.trainer.fit()
+        run.finish()
 
 
-def _begin(settings: TrainConfig, folder: Path, texts: Texts) -> Run:
-    """A run from its newest checkpoint on, if it has any."""
-    if not checkpoint_path(folder, "last").exists():
-        return Run(settings, folder, texts=texts)
-    resumed = newest_checkpoint(folder)
-    _check_same(resumed.header["config"], settings, folder)
-    return Run(settings, folder, resumed, texts)
-
-
-def _texts(folder: Path) -> dict[str, list[str]]:
-    """The test part as it was just scored; kept, for evaluate.py may score it otherwise."""
-    scored = beside(checkpoint_path(folder, "best"), "test")
+def _texts(folder: RunFolder) -> dict[str, list[str]]:
+    """The texts of the test set as just scored; kept because evaluate.py may replace them."""
+    scored = folder.evaluation("best", "test")
     names = ("sources", "references", "hypotheses")
     return {name: list(read_lines(scored / f"{name}.txt")) for name in names}
 
 
 def _alignments(
-    config: CompareConfig, folder: Path, record: dict[str, Any], test: TestSet
+    config: CompareConfig, folder: RunFolder, record: dict[str, Any], test: EvaluationSet
 ) -> dict[str, Any]:
-    """``translated`` and ``forced`` of ``config.lines``, made now where ``record`` lacks them."""
+    """``translated`` and ``forced`` alignments of ``config.lines``, computed where ``record``
+    lacks them."""
     kept = {kind: record.get(kind, {}) for kind in ("translated", "forced")}
     missing = [line for line in config.lines if str(line) not in kept["forced"]]
     if missing:
-        best = checkpoint_path(folder, "best")
+        best = folder.checkpoint("best")
         translator = load_translator(best, config.decoding, select_device(config.device))[0]
         pairs = [test.pairs[line - 1] for line in missing]
-        made = {
+        computed = {
             "translated": translator.translate([pair.source for pair in pairs]),
             "forced": translator.score(pairs),
         }
-        for kind, translations in made.items():
+        for kind, translations in computed.items():
             lines = zip(missing, translations, strict=True)
-            kept[kind] = kept[kind] | {str(line): as_dict(found) for line, found in lines}
+            kept[kind] = kept[kind] | {str(line): to_dict(found) for line, found in lines}
     return kept
 
 
 def changed_results(
     before: dict[str, Any], after: dict[str, Any], allowed: Container[str] = ()
 ) -> list[Change]:
-    """Return the settings that differ and decide results, except those with ``allowed`` keys."""
+    """The settings that differ and decide results, except those with ``allowed`` keys."""
     decisive = [what for what in get_args(Decides) if what != "nothing"]
     return [change for change in changes(before, after, *decisive) if change.key not in allowed]
 
 
-def _check_same(stored: dict[str, Any], settings: TrainConfig, folder: Path) -> None:
-    if changed := changed_results(stored, asdict(settings)):
-        listed = "; ".join(map(str, changed))
+def _check_same(stored: dict[str, Any], settings: TrainConfig, folder: RunFolder) -> None:
+    if found := changed_results(stored, asdict(settings)):
         raise ValueError(
-            f"{folder} holds a run with other settings ({listed}); give another folder=, or "
-            f"hydra.sweep.subdir= a name that tells the runs apart."
+            f"{folder.path} holds a run with other settings ({_listed(found)}); give another "
+            f"folder=, or with hydra.sweep.subdir= a name that distinguishes the runs."
         )
 
 
-def _check_corpus(run: Compared, digests: dict[str, str]) -> None:
-    # Whatever it had; older versions left out the alignments.
+def _listed(found: Sequence[Change]) -> str:
+    return "; ".join(map(str, found))
+
+
+def _check_corpus(run: ComparedRun, digests: Mapping[str, str]) -> None:
+    # Only the files that the run recorded: older versions left out the alignments.
     if not run.summary["corpus_sha256"].items() <= digests.items():
         raise ValueError(
-            f"{run.folder} was trained or scored on other text than there is now in data.root; "
+            f"{run.folder.path} was trained or scored on other text than data.root now holds; "
             f"give another folder=."
         )
 
 
 def _check_conditions(
-    run: Compared, settings: TrainConfig, digests: dict[str, str], label: str, own_label: bool
+    run: ComparedRun,
+    settings: TrainConfig,
+    digests: Mapping[str, str],
+    label: str,
+    has_own_label: bool,
 ) -> None:
-    """Refuse to compare what is not comparable, before anything is trained."""
+    """Refuse to compare under unequal conditions, before anything is trained."""
     _check_corpus(run, digests)
     if run.label == label:
-        changed = changed_results(run.settings, asdict(settings), ("seed",))
-        advice = f"both are called {label!r}: give label= a name that tells them apart"
+        found = changed_results(run.settings, asdict(settings), ("seed",))
+        advice = f"both are called {label!r}: give label= a name that distinguishes them"
     else:
-        changed = [] if own_label else changed_results(run.settings, asdict(settings), COMPARABLE)
-        advice = "give the same settings, another folder=, or label= a name that tells of it"
-    if changed:
+        found = [] if has_own_label else changed_results(run.settings, asdict(settings), COMPARABLE)
+        advice = "give the same settings, another folder=, or label= a name for the difference"
+    if found:
         raise ValueError(
-            f"{run.folder} was trained otherwise ({'; '.join(map(str, changed))}); {advice}."
+            f"{run.folder.path} was trained with other settings ({_listed(found)}); {advice}."
         )
 
 
-def read_comparison(folder: Path) -> list[Compared]:
-    """The finished runs below ``folder``.
+def read_comparison(path: Path) -> list[ComparedRun]:
+    """The finished runs of the comparison in the folder ``path``.
 
     Raises:
-        ValueError: a record is none; names it.
+        ValueError: a record is damaged; names it.
     """
     found = []
-    for path in sorted(folder.glob(f"*/{RECORD}")):
+    for record_path in sorted(path.glob(f"*/{RunFolder(Path()).comparison}")):
+        folder = RunFolder(record_path.parent)
         try:
-            record = json.loads(path.read_text(encoding="utf-8"))
-            summary = json.loads((path.parent / "summary.json").read_text(encoding="utf-8"))
-            found.append(
-                Compared(record["label"], path.parent, upgrade(record["settings"]), summary, record)
-            )
+            record = json.loads(record_path.read_text(encoding="utf-8"))
+            summary = json.loads(folder.summary.read_text(encoding="utf-8"))
+            settings = upgrade(record["settings"])
+            found.append(ComparedRun(record["label"], folder, settings, summary, record))
         except (ValueError, KeyError, TypeError) as error:
-            raise ValueError(f"{path.parent}: a record is damaged ({error}).") from error
+            raise ValueError(f"{folder.path}: its record is damaged ({error}).") from error
     return found
 
 
-def by_label(runs: Sequence[Compared]) -> dict[str, list[Compared]]:
+def by_label(runs: Sequence[ComparedRun]) -> dict[str, list[ComparedRun]]:
     """The runs of each model, which differ in their seed only."""
-    groups: dict[str, list[Compared]] = {}
+    groups: dict[str, list[ComparedRun]] = {}
     for run in runs:
         groups.setdefault(run.label, []).append(run)
     return groups
 
 
-def _test_value(name: str, summary: dict[str, Any]) -> float | None:
+def _test_score(name: str, summary: dict[str, Any]) -> float | None:
     return get_value(summary["test"], name)
 
 
 class Column(NamedTuple):
-    """A column of the table: its heading, where a summary has the figure, how it is written."""
+    """A column of the table: its heading, a figure of each summary, and its decimals."""
 
     heading: str
     value: Callable[[dict[str, Any]], float | None]
     digits: int
 
 
-COLUMNS = (
-    *(
-        Column(metric.heading, partial(_test_value, metric.name), metric.digits)
+def columns() -> list[Column]:
+    """Every metric of the table of metrics that tables show, then the costs."""
+    scores = [
+        Column(metric.heading, partial(_test_score, metric.name), metric.digits)
         for metric in METRICS.values()
         if metric.in_tables
-    ),
-    Column("seconds", lambda summary: summary["seconds"], 0),
-    Column("parameters", lambda summary: summary["parameters"], 0),
-)
+    ]
+    return [
+        *scores,
+        Column("seconds", lambda summary: summary["seconds"], 0),
+        Column("parameters", lambda summary: summary["parameters"], 0),
+    ]
 
 
-def comparison_table(runs: Sequence[Compared]) -> str:
-    """Markdown: a row for each model, best BLEU first; mean and standard deviation over seeds."""
+def comparison_table(runs: Sequence[ComparedRun]) -> str:
+    """A Markdown table with a row for each model, best BLEU first: mean ± standard deviation over
+    seeds."""
     groups = by_label(runs)
     best_first = sorted(groups, key=lambda label: _mean_bleu(groups[label]), reverse=True)
-    head = ["attention", "seeds", *(column.heading for column in COLUMNS)]
+    shown = columns()
+    head = ["attention", "seeds", *(column.heading for column in shown)]
     lines = [markdown_row(head), markdown_row(["---", *["---:"] * (len(head) - 1)])]
     for label in best_first:
         group = groups[label]
-        figures = [spread([c.value(run.summary) for run in group], c.digits) for c in COLUMNS]
+        figures = [
+            mean_and_deviation([column.value(run.summary) for run in group], column.digits)
+            for column in shown
+        ]
         lines.append(markdown_row([label, str(len(group)), *figures]))
     return "\n".join([*lines, "", *_notes(runs)])
 
 
-def _mean_bleu(runs: Sequence[Compared]) -> float:
+def _mean_bleu(runs: Sequence[ComparedRun]) -> float:
     return statistics.mean(run.summary["test"]["bleu"]["score"] for run in runs)
 
 
 def markdown_row(cells: Sequence[str]) -> str:
-    """A row of a table."""
-    return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
+    """A row of a table, its cells escaped."""
+    escaped = [cell.replace("|", r"\|") for cell in cells]
+    return f"| {' | '.join(escaped)} |"
 
 
-def spread(values: Sequence[float | None], digits: int) -> str:
-    """Mean and sample standard deviation; the mean alone of one value or of equal ones."""
+def mean_and_deviation(values: Sequence[float | None], digits: int) -> str:
+    """Mean ± sample standard deviation; only the mean if there is one value or all are equal."""
     known = [value for value in values if value is not None]
     if not known:
         return "none"
@@ -265,14 +272,14 @@ def spread(values: Sequence[float | None], digits: int) -> str:
     return f"{mean} ± {deviation:,.{digits}f}" if deviation else mean
 
 
-def _notes(runs: Sequence[Compared]) -> list[str]:
+def _notes(runs: Sequence[ComparedRun]) -> list[str]:
     """How the scores were made."""
     test, decoding = runs[0].summary["test"], runs[0].summary["decoding"]
     notes = [
-        f"Test part: {test['sentences']:,} sentences, beam {decoding['beam_size']}. "
+        f"Test set: {test['sentences']:,} sentences, beam {decoding['beam_size']}. "
         f"BLEU: {test['bleu']['signature']}.",
         "Mean ± standard deviation over seeds. Perplexity per target token; entropy of the weights "
-        "in nats, over forced references; seconds of training and validation.",
+        "in nats, under forced decoding of the references; seconds of training and validation.",
     ]
     if "aer" in test:
         notes.append(f"AER: {test['aer_signature']}.")
@@ -280,10 +287,10 @@ def _notes(runs: Sequence[Compared]) -> list[str]:
 
 
 def write_comparison(folder: Path, lines: Sequence[int]) -> str:
-    """Table and picture of all finished runs below ``folder``, as files in it; the table.
+    """Write the table and picture of all finished runs in ``folder``, and return the table.
 
-    ``comparison.md``, and ``comparison.png``: the references of some lines of the test part, one
-    after another, each under every model that kept it (the run with its first seed).
+    ``comparison.md``, and ``comparison.png``: the references of some lines of the test set, one
+    after another, each under every model that kept its alignment (from its first seed).
     """
     groups = by_label(read_comparison(folder))
     table = comparison_table([run for group in groups.values() for run in group])
@@ -295,5 +302,5 @@ def write_comparison(folder: Path, lines: Sequence[int]) -> str:
         if (shown := group[0].alignment("forced", line))
     ]
     if panels:
-        save_figure(panel_figure(panels, COLUMNS_OF_PANELS), folder / "comparison.png")
+        save_figure(panel_figure(panels, PANEL_COLUMNS), folder / "comparison.png")
     return table

@@ -17,7 +17,7 @@ from seq2seq.figures.curves import Curve, length_figure
 from seq2seq.figures.heatmap import Panel, panel_figure
 from seq2seq.figures.style import save_figure
 from seq2seq.runs.comparison import (
-    Compared,
+    ComparedRun,
     by_label,
     changed_results,
     markdown_row,
@@ -29,14 +29,15 @@ PAPER_NAMES = {"additive": "RNNsearch", "none": "RNNencdec"}
 
 
 def model_label(attention: str, config: TrainConfig) -> str:
-    """As the paper has it: RNNsearch-50 was trained on sentences of up to 50 words."""
+    """The name of a model as in the paper: RNNsearch-50 saw sentences of up to 50 words."""
     return f"{PAPER_NAMES.get(attention, attention)}-{config.data.max_tokens}"
 
 
 def write_lengths(folder: Path, config: CompareLengthsConfig) -> str:
-    """Figures and table of all finished runs below ``folder``, as files in it; the table.
+    """Write figures and table of all finished runs in ``folder``, and return the table.
 
-    ``lengths.png``, ``lengths.md`` and, once a model with attention is there, ``alignments.png``.
+    ``lengths.png``, ``lengths.md`` and, once a model with attention is finished,
+    ``alignments.png``.
     """
     runs = _named(sorted(read_comparison(folder), key=_order))
     lengths = source_lengths(runs[0])
@@ -52,14 +53,14 @@ def write_lengths(folder: Path, config: CompareLengthsConfig) -> str:
     return table
 
 
-def _order(run: Compared) -> tuple[bool, int, str, int]:
-    """With attention first, then by the sentences that a model was trained on."""
+def _order(run: ComparedRun) -> tuple[bool, int, str, int]:
+    """Models with attention first, then by the longest sentence they were trained on."""
     settings = run.settings
     return _without_attention(run), settings["data"]["max_tokens"], run.label, settings["seed"]
 
 
-def _named(runs: Sequence[Compared]) -> list[Compared]:
-    """With the seed in the names of models that have several."""
+def _named(runs: Sequence[ComparedRun]) -> list[ComparedRun]:
+    """The runs with the seed in their labels where a model has several."""
     groups = by_label(runs)
     return [
         run._replace(label=f"{run.label}, seed {run.settings['seed']}")
@@ -69,16 +70,16 @@ def _named(runs: Sequence[Compared]) -> list[Compared]:
     ]
 
 
-def source_lengths(run: Compared) -> list[int]:
-    """Words of every source sentence of the test part: Moses tokens, without the end token."""
+def source_lengths(run: ComparedRun) -> list[int]:
+    """Words of every source sentence of the test set: Moses tokens, without EOS."""
     moses = build_tokenizer("moses", run.settings["data"]["source_language"])
     return [len(words) for words in moses.tokenize_many(run.texts["sources"])]
 
 
 def lengths_table(
-    runs: Sequence[Compared], curves: Sequence[Curve], is_long: NDArray[np.bool_], long: int
+    runs: Sequence[ComparedRun], curves: Sequence[Curve], is_long: NDArray[np.bool_], long: int
 ) -> str:
-    """Markdown: a row for each model, BLEU of each group of lengths with its 95% interval."""
+    """A Markdown table with a row for each model: BLEU by source length with its 95% interval."""
     bins = curves[0].bins
     head = ["source words", *(each.label for each in bins)]
     counts = ["sentences", *(str(each.num_sentences) for each in bins)]
@@ -95,10 +96,10 @@ def lengths_table(
     return "\n".join([*lines, "", *notes])
 
 
-def _gaps(runs: Sequence[Compared], is_long: NDArray[np.bool_], long: int) -> list[str]:
-    """What attention is worth on long sentences, for each pair of runs that differ in it alone."""
+def _gaps(runs: Sequence[ComparedRun], is_long: NDArray[np.bool_], long: int) -> list[str]:
+    """The gain from attention on long sentences, for each pair of runs that differ only in it."""
     if is_long.sum() < FEWEST:
-        return [f"The test part has {is_long.sum()} sentences of more than {long} words (long=)."]
+        return [f"The test set has {is_long.sum()} sentences of more than {long} words (long=)."]
     notes = []
     for run, baseline in itertools.product(runs, runs):
         other_changes = changed_results(run.settings, baseline.settings, ATTENTION)
@@ -119,11 +120,11 @@ def _gaps(runs: Sequence[Compared], is_long: NDArray[np.bool_], long: int) -> li
     return notes
 
 
-def _without_attention(run: Compared) -> bool:
+def _without_attention(run: ComparedRun) -> bool:
     return run.settings["model"]["attention"]["name"] == "none"
 
 
-def _curve(run: Compared, lengths: Sequence[int], edges: Sequence[int]) -> Curve:
+def _curve(run: ComparedRun, lengths: Sequence[int], edges: Sequence[int]) -> Curve:
     bins = bleu_by_length(
         source_lengths=lengths,
         hypotheses=run.texts["hypotheses"],
@@ -134,8 +135,8 @@ def _curve(run: Compared, lengths: Sequence[int], edges: Sequence[int]) -> Curve
     return Curve(run.label, bins, dashed=_without_attention(run))
 
 
-def _panels(run: Compared, lines: Sequence[int]) -> list[Panel]:
-    """What the model made of some lines of the test part, and where it looked."""
+def _panels(run: ComparedRun, lines: Sequence[int]) -> list[Panel]:
+    """The translations of some lines of the test set, with their alignments."""
     return [
         Panel(f"test line {line}", each["weights"], each["source_tokens"], each["target_tokens"])
         for line in lines

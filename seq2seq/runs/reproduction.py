@@ -1,6 +1,7 @@
-"""A run trained again from its manifest, and laid beside the first."""
+"""A run trained again from its manifest, and compared with the first."""
 
 import logging
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,53 +14,52 @@ from seq2seq.config.changes import changes
 from seq2seq.config.schema import Change, check_values, differences, from_dict
 from seq2seq.config.scripts import ReproduceConfig
 from seq2seq.config.training import TrainConfig
-from seq2seq.run_folder import checkpoint_path
-from seq2seq.runs.manifest import MANIFEST, read_manifest
-from seq2seq.runs.run import Run, Texts, read_texts
+from seq2seq.run_folder import RunFolder
+from seq2seq.runs.manifest import read_manifest
+from seq2seq.runs.run import Run, follows_clock
+from seq2seq.tasks.build import TASKS
 from seq2seq.training.journal import read_events
-from seq2seq.training.limits import follows_clock
-from seq2seq.training.state import Progress
+from seq2seq.training.progress import Progress
 
-SPEED = "tokens_per_second"  # the one value of a journal that may differ
 # Entries of a manifest, other than settings, that may explain a difference.
 ENVIRONMENT = ("device", "environment", "prepared", "code")
 
 log = logging.getLogger(__name__)
 
 
-def train_again(wanted: ReproduceConfig, folder: Path) -> None:
-    """Train as the manifest of a run says, in a new folder, as many updates as that run made.
+def train_again(wanted: ReproduceConfig, folder: RunFolder) -> None:
+    """Train as the manifest of a run says, in a new folder, for as many updates as that run made.
 
-    The log says first what is not as it was, and what cannot be repeated.
+    First the log names what differs from the first run, and what cannot be repeated.
 
     Raises:
-        ValueError, OSError: the run is no such run, or its corpus has changed; names the file.
+        ValueError, OSError: the folder does not hold such a run, or its corpus has changed.
     """
-    first = Path(wanted.run)
+    first = RunFolder(Path(wanted.run))
     manifest = read_manifest(first)
     if manifest["step"]:
         raise ValueError(
-            f"run={first} began before there were manifests and was then resumed; how it began is "
-            f"not known. Give the folder of another run."
+            f"run={first.path} began before there were manifests and was resumed later, so its "
+            f"start is unknown. Give the folder of another run."
         )
     steps = _last(first).read("progress", Progress).step
-    _curves(first, steps)  # a damaged journal is refused now, not when all is done
+    _curves(first, steps)  # a damaged journal is refused now, not after training
     config = _config(manifest, wanted, first)
-    texts = read_texts(config.data)
-    _check_corpus(manifest["corpus"], texts, config)
-    run = Run(config, folder, texts=texts)
+    inputs = TASKS.get_entry(config.task).open(config)
+    _check_corpus(manifest["corpus"], inputs.digests, config)
+    run = Run(config, folder, inputs=inputs)
     for change in changed_environment(manifest, run.start):
         log.warning("differs: %s", change)
-    for obstacle in _obstacles(manifest, config):
-        log.warning("not repeated: %s", obstacle)
+    for caveat in _caveats(manifest, config):
+        log.warning("not repeated: %s", caveat)
     run.trainer.fit(until=steps)
 
 
-def _last(run_dir: Path) -> Checkpoint:
-    return load_checkpoint(checkpoint_path(run_dir, "last"), ("model",))
+def _last(folder: RunFolder) -> Checkpoint:
+    return load_checkpoint(folder.checkpoint("last"), ("model",))
 
 
-def _config(manifest: dict[str, Any], wanted: ReproduceConfig, first: Path) -> TrainConfig:
+def _config(manifest: dict[str, Any], wanted: ReproduceConfig, first: RunFolder) -> TrainConfig:
     """The settings of the run, with its device and threads unless others are ``wanted``."""
     try:
         config = from_dict(TrainConfig, manifest["config"])
@@ -72,75 +72,83 @@ def _config(manifest: dict[str, Any], wanted: ReproduceConfig, first: Path) -> T
         )
         check_values(config)
     except (KeyError, TypeError, ValueError) as error:
-        raise ValueError(f"{first / MANIFEST} holds no settings of a run: {error}") from error
+        raise ValueError(
+            f"{first.manifest} does not hold the settings of a run: {error}"
+        ) from error
     return config
 
 
-def _check_corpus(expected: dict[str, str], texts: Texts, config: TrainConfig) -> None:
-    for name, digest in texts.corpus.digests.items():
+def _check_corpus(
+    expected: dict[str, str], digests: Mapping[str, str], config: TrainConfig
+) -> None:
+    for name, digest in digests.items():
         if expected.get(name) != digest:
             raise ValueError(
                 f"{Path(config.data.root) / name} is not the file that the run was trained on "
                 f"(SHA-256 {digest[:12]}... instead of {expected.get(name, 'none')[:12]}...); give "
-                f"root= a folder with the files as they were."
+                f"root= a folder with the original files."
             )
 
 
 def changed_environment(manifest: dict[str, Any], start: dict[str, Any]) -> list[Change]:
-    """Return how the machine and the code of a start differ from those of the first start."""
+    """How the machine and the code of a start differ from those of the first start."""
     before, after = ({name: each.get(name) for name in ENVIRONMENT} for each in (manifest, start))
     return differences(before, after)
 
 
-def _obstacles(manifest: dict[str, Any], config: TrainConfig) -> list[str]:
-    """Why the two may part although nothing differs, a line each."""
+def _caveats(manifest: dict[str, Any], config: TrainConfig) -> list[str]:
+    """Why the two runs may diverge although nothing differs, a line each."""
     found = []
     if follows_clock(config):
         found.append(
-            f"optim.schedule.name={config.optim.schedule.name} followed the clock, as "
+            f"optim.schedule.name={config.optim.schedule.name} followed the clock, because "
             f"trainer.max_minutes={config.trainer.max_minutes:g} limits the run; learning rates "
             f"will differ"
         )
     for start in manifest["resumed"]:
-        changed = changes(manifest["config"], start["config"])
-        changed += changed_environment(manifest, start)
-        found += [f"resumed at step {start['step']} with {change}" for change in changed]
+        found += [
+            f"resumed at step {start['step']} with {change}"
+            for change in (
+                *changes(manifest["config"], start["config"]),
+                *changed_environment(manifest, start),
+            )
+        ]
     return found
 
 
-def compare_runs(first: Path, again: Path) -> str | None:
-    """Where two runs of as many updates part: step and value, or a parameter; None if they do not.
+def compare_runs(first: RunFolder, second: RunFolder) -> str | None:
+    """Return the first difference between two runs of equal length, or None.
 
     Raises:
         ValueError, OSError: a journal or a checkpoint cannot be read; names it.
     """
     progress = _last(first).read("progress", Progress)
-    curves = [_curves(folder, progress.step) for folder in (first, again)]
-    if progress.validated_step != progress.step:  # stopped before it came to that
+    curves = [_curves(folder, progress.step) for folder in (first, second)]
+    if progress.validated_step != progress.step:  # the first run stopped before this validation
         for events in curves:
             events.pop((progress.step, "valid"), None)
-    parted = _part_of_curves(*curves)
-    if parted is not None:
-        return parted
-    return _part_of_parameters(*(_last(folder).part("model") for folder in (first, again)))
+    found = _first_difference_in_curves(*curves)
+    if found is not None:
+        return found
+    parameters = (_last(folder).part("model") for folder in (first, second))
+    return _first_difference_in_parameters(*parameters)
 
 
-def _curves(run_dir: Path, steps: int) -> dict[tuple[int, str], dict[str, Any]]:
-    """The values of each event of a journal up to a step, but for the speed."""
+def _curves(folder: RunFolder, steps: int) -> dict[tuple[int, str], dict[str, Any]]:
+    """The values of each event of a journal up to a step, without the speed."""
     events = {}
-    for values in read_events(run_dir / "journal.jsonl"):
+    for values in read_events(folder.journal):
         event = values.pop("step"), values.pop("event")
-        values.pop(SPEED, None)
         if event[0] <= steps:
-            events[event] = values
+            events[event] = {k: v for k, v in values.items() if not k.endswith("_per_second")}
     return events
 
 
-def _part_of_curves(
-    first: dict[tuple[int, str], dict[str, Any]], again: dict[tuple[int, str], dict[str, Any]]
+def _first_difference_in_curves(
+    first: dict[tuple[int, str], dict[str, Any]], second: dict[tuple[int, str], dict[str, Any]]
 ) -> str | None:
-    for step, event in sorted(first.keys() | again.keys()):
-        a, b = first.get((step, event)), again.get((step, event))
+    for step, event in sorted(first.keys() | second.keys()):
+        a, b = first.get((step, event)), second.get((step, event))
         if a is None or b is None:
             run = "the first run" if a is None else "this one"
             return f"step {step}: the journal of {run} lacks the event {event!r}"
@@ -150,24 +158,26 @@ def _part_of_curves(
     return None
 
 
-def _part_of_parameters(first: dict[str, Tensor], again: dict[str, Tensor]) -> str | None:
-    parted = [
+def _first_difference_in_parameters(
+    first: dict[str, Tensor], second: dict[str, Tensor]
+) -> str | None:
+    different = [
         name
-        for name in sorted(first.keys() | again.keys())
-        if name not in first or name not in again or _bytes(first[name]) != _bytes(again[name])
+        for name in sorted(first.keys() | second.keys())
+        if name not in first or name not in second or _bytes(first[name]) != _bytes(second[name])
     ]
-    if not parted:
+    if not different:
         return None
-    name = parted[0]
-    if name not in first or name not in again or first[name].shape != again[name].shape:
-        return f"parameter {name}: another shape, or in one of the runs alone"
-    distance = (first[name] - again[name]).abs().max().item()
+    name = different[0]
+    if name not in first or name not in second or first[name].shape != second[name].shape:
+        return f"parameter {name}: of another shape, or in only one of the runs"
+    distance = (first[name] - second[name]).abs().max().item()
     return (
-        f"parameter {name}, and {len(parted) - 1} others: up to {distance:.3g} apart at the end, "
-        f"with equal journals"
+        f"parameter {name}, and {len(different) - 1} others: up to {distance:.3g} apart at the "
+        f"end, with equal journals"
     )
 
 
 def _bytes(tensor: Tensor) -> bytes:
-    """Every bit: 0 and -0, which are equal as numbers, differ."""
+    """The bytes of a tensor: 0 and -0, which are equal as numbers, differ."""
     return tensor.contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()

@@ -1,61 +1,64 @@
-"""What a run tells about itself: JSON lines for programs, TensorBoard for people."""
+"""Run logs: JSON lines for programs, TensorBoard for people."""
 
 import json
 import math
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from numpy.typing import NDArray
 from torch.utils.tensorboard import SummaryWriter
 
+from seq2seq.figures.style import figure_image, save_figure
 from seq2seq.files import replacing
+from seq2seq.run_folder import RunFolder
+from seq2seq.training.task import Drawing
 
 
 def read_events(path: Path) -> list[dict[str, Any]]:
     """The events of a journal, in order.
 
     Raises:
-        ValueError: a line is no event; names it.
+        ValueError: a line is not an event; names it.
     """
     events = []
-    # The last line may be half written: whole ones end with a line feed.
+    # The last line may be incomplete: complete lines end with a line feed.
     for number, line in enumerate(path.read_bytes().split(b"\n")[:-1], start=1):
         try:
             event = json.loads(line)
             events.append(event | {"step": int(event["step"]), "event": str(event["event"])})
         except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
             raise ValueError(
-                f"{path}, line {number} is no event of a run; mend it, or put the file elsewhere."
+                f"{path}, line {number} is not an event of a run; repair it, or move the file away."
             ) from error
     return events
 
 
 class Journal:
-    """``journal.jsonl`` (one event a line) and ``tensorboard/`` of a run folder.
+    """``journal.jsonl`` (one event a line), ``tensorboard/`` and the pictures of a run folder.
 
     Args:
-        run_dir: the run folder.
-        step: updates made so far. What an interrupted run wrote after that step is taken
-            back, so that no curve doubles back on itself.
-        validated: whether the validation at that very step was finished; if not, what it wrote
-            is taken back too.
+        folder: the run folder.
+        step: updates made so far. What an interrupted run wrote after that step is removed, so
+            that no curve doubles back on itself.
+        validated: whether the validation at that step was finished; if not, what it wrote is
+            removed as well.
     """
 
-    def __init__(self, run_dir: Path, step: int = 0, validated: bool = True):
-        self.path = run_dir / "journal.jsonl"
-        kept = self._take_back(step, validated) if self.path.exists() else []
+    def __init__(self, folder: RunFolder, step: int = 0, validated: bool = True):
+        self.folder, self.path = folder, folder.journal
+        kept = self._truncate(step, validated) if self.path.exists() else []
         self.file = self.path.open("a", encoding="utf-8")
-        # At a first start too: TensorBoard takes the first purge that it meets for the beginning
-        # of the run, and takes nothing back.
+        # At the first start too: TensorBoard takes the first purge that it reads for the beginning
+        # of the run, and purges nothing.
         purge_step = step + 1 if validated else step
-        self.board = SummaryWriter(str(run_dir / "tensorboard"), purge_step=purge_step)
-        # It takes back whole steps only: what stays of this one is told once more.
+        self.board = SummaryWriter(str(folder.tensorboard), purge_step=purge_step)
+        # TensorBoard purges whole steps only: what stays of this step is written again.
         for event in kept:
             if event["step"] >= purge_step:
                 self._plot(event.pop("event"), event.pop("step"), event)
 
-    def _take_back(self, step: int, validated: bool) -> list[dict[str, Any]]:
-        """Cut the file where ``step`` ends, or its validation begins; the events that stay."""
+    def _truncate(self, step: int, validated: bool) -> list[dict[str, Any]]:
+        """Cut the file after ``step``, or before its validation; return the events that stay."""
         events = read_events(self.path)
         last = step if validated else step - 1
         kept = [e for e in events if e["step"] <= (step if e["event"] == "train" else last)]
@@ -63,8 +66,8 @@ class Journal:
             partial.write_text("".join(json.dumps(e) + "\n" for e in kept), encoding="utf-8")
         return kept
 
-    def record(self, kind: str, step: int, values: dict[str, Any]) -> None:
-        """One event: a line of JSON, and a scalar for each number that has a place on a curve."""
+    def record(self, kind: str, step: int, values: Mapping[str, Any]) -> None:
+        """Record an event: one line of JSON, and one scalar for each number in it."""
         # JSON has no NaN: what is not finite is written as null.
         plain = {
             name: None if isinstance(value, float) and not math.isfinite(value) else value
@@ -74,21 +77,25 @@ class Journal:
         self.file.flush()
         self._plot(kind, step, values)
 
-    def _plot(self, kind: str, step: int, values: dict[str, Any]) -> None:
+    def _plot(self, kind: str, step: int, values: Mapping[str, Any]) -> None:
         for name, value in values.items():
             if isinstance(value, int | float):
                 self.board.add_scalar(f"{kind}/{name}", value, step)
 
-    def picture(self, tag: str, step: int, pixels: NDArray) -> None:
-        """A picture, (height, width, 3)."""
-        self.board.add_image(tag, pixels, step, dataformats="HWC")
+    def draw(self, tag: str, step: int, drawing: Drawing) -> None:
+        """Write a picture and its numbers to files, and show the picture in TensorBoard."""
+        path = self.folder.picture(tag, step)
+        save_figure(drawing.figure, path.with_suffix(".png"))
+        with replacing(path.with_suffix(".json")) as partial:
+            partial.write_text(drawing.data + "\n", encoding="utf-8")
+        self.board.add_image(tag, figure_image(drawing.figure), step, dataformats="HWC")
 
     def text(self, tag: str, step: int, markdown: str) -> None:
-        """A text that TensorBoard shows as Markdown."""
+        """Show a text as Markdown."""
         self.board.add_text(tag, markdown, step)
 
     def flush(self) -> None:
-        """Force everything to the files."""
+        """Write everything to the files."""
         self.file.flush()
         self.board.flush()
 

@@ -1,6 +1,4 @@
-"""Cross-entropy that counts every real target token once."""
-
-from typing import NamedTuple
+"""Cross-entropy summed over real target tokens, in nats."""
 
 import torch
 from torch import Tensor, nn
@@ -9,17 +7,9 @@ from torch.autograd.function import once_differentiable
 
 from seq2seq.data.vocabulary import PAD
 from seq2seq.model.products import add_product, packed_linear, to_autocast
+from seq2seq.training.task import Loss
 
-CHUNK_LOGITS = 2**21  # numbers, 8 MiB: about what a processor's cache holds
-
-
-class Loss(NamedTuple):
-    """Sums over the real target tokens of a batch, in nats. Sums and counts, not means: batches
-    differ in their number of tokens, so a mean of batch means would let each token of a short
-    batch weigh more than one of a long batch."""
-
-    objective: Tensor  # what is minimised, label smoothing included
-    nll: Tensor  # negative log-likelihood, without it
+CHUNK_LOGITS = 2**21  # logits, 8 MiB: about what a processor's cache holds
 
 
 def token_cross_entropy(logits: Tensor, target: Tensor, smoothing: float = 0.0) -> Loss:
@@ -29,11 +19,11 @@ def token_cross_entropy(logits: Tensor, target: Tensor, smoothing: float = 0.0) 
 
     Args:
         logits: (B, T, V).
-        target: ids, (B, T); PAD counts nothing.
-        smoothing: eps, the probability given to all words alike.
+        target: ids, (B, T); PAD is ignored.
+        smoothing: eps, the probability spread evenly over the vocabulary.
     """
     real = target != PAD
-    # Only real positions reach the softmax: padding would cost as much as words.
+    # Only real positions reach the softmax: padding would cost as much as tokens.
     log_probs = logits[real].float().log_softmax(dim=-1)
     nll = -log_probs.gather(-1, target[real].unsqueeze(-1)).sum()
     if smoothing == 0:
@@ -44,17 +34,16 @@ def token_cross_entropy(logits: Tensor, target: Tensor, smoothing: float = 0.0) 
 def chunked_cross_entropy(
     features: Tensor, layer: nn.Linear, target: Tensor, smoothing: float = 0.0
 ) -> Loss:
-    """``token_cross_entropy`` of the logits ``layer(features)``, of which none are kept.
+    """``token_cross_entropy`` of the logits ``layer(features)``, without keeping them.
 
-    Logits are made for a chunk of positions at a time and turned into the chunk's share of the
-    gradients at once, while they are still in the processor's cache. Only ``objective`` has a
-    gradient.
+    Logits are computed for a chunk of positions at a time and turned into its contribution to the
+    gradients while they are still in the processor's cache. Only ``objective`` has a gradient.
 
     Args:
         features: what the output layer reads, (B, T, O).
         layer: the output layer, (O) -> (V).
-        target: ids, (B, T); PAD counts nothing.
-        smoothing: eps, the probability given to all words alike.
+        target: ids, (B, T); PAD is ignored.
+        smoothing: eps, the probability spread evenly over the vocabulary.
     """
     real = target != PAD
     objective, nll = _ChunkedCrossEntropy.apply(
@@ -64,12 +53,12 @@ def chunked_cross_entropy(
 
 
 class _ChunkedCrossEntropy(Function):
-    """Sums over N positions, and with them the gradients
+    """Sums over N positions, computed together with their gradients:
 
         d objective / d logits = p - (1 - eps) onehot(target) - eps / V
 
-    The last term is the same everywhere, and is added once to what all positions sum to. So is the
-    division in p = e^x / z: it is made in the few units of ``hidden``, not in V words.
+    The last term is the same at every position and word, so it is added once to the sums. The
+    division in p = e^x / z is applied to the few units of ``hidden`` rather than to V words.
     """
 
     @staticmethod
@@ -80,7 +69,7 @@ class _ChunkedCrossEntropy(Function):
             torch.zeros_like(x, dtype=bias.dtype) for x in (hidden, weight, bias)
         )
         nll = torch.zeros((), dtype=torch.float64, device=hidden.device)
-        mean = torch.zeros_like(nll)  # sum of -log p over all words, divided by V
+        mean = torch.zeros_like(nll)  # of -log p over the vocabulary, summed over positions
         logits_of = packed_linear(low, bias)
         for start in range(0, len(hidden), chunk):
             rows, ids = hidden[start : start + chunk], target[start : start + chunk].unsqueeze(1)
@@ -101,7 +90,7 @@ class _ChunkedCrossEntropy(Function):
                 d_hidden[start : start + chunk] /= z
                 add_product(d_weight, x.t(), (rows / z).to(low.dtype))
                 d_bias.addmv_(x.t(), z.squeeze(1).reciprocal())
-            del x  # before the next ones are made
+            del x  # before the next chunk is computed
         if needed and smoothing:
             share = smoothing / len(weight)
             d_hidden -= share * weight.sum(dim=0)
@@ -119,5 +108,5 @@ class _ChunkedCrossEntropy(Function):
 
 
 def count_tokens(target: Tensor) -> int:
-    """Real target tokens: EOS included, PAD and BOS not."""
+    """The number of real target tokens, including EOS but not PAD or BOS."""
     return int(torch.count_nonzero(target != PAD))

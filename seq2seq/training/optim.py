@@ -1,24 +1,21 @@
-"""Optimisers, and learning rates as a pure function of progress."""
+"""Optimizers, and learning rates as a pure function of progress."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
+from seq2seq.config.registry import Registry
 from seq2seq.config.training import OptimConfig, ScheduleConfig
+from seq2seq.training.task import Objective
 
 
-def build_optimizer(
-    config: OptimConfig, parameters: Iterable[nn.Parameter]
+def _adam(
+    kind: type[torch.optim.Adam], parameters: list[nn.Parameter], config: OptimConfig
 ) -> torch.optim.Optimizer:
-    """The optimiser that ``optim.name`` asks for."""
-    parameters = list(parameters)
-    if config.name == "adadelta":
-        return torch.optim.Adadelta(
-            parameters, config.learning_rate, config.rho, config.epsilon, config.weight_decay
-        )
-    kind = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[config.name]
     first, second = config.betas
     return kind(
         parameters,
@@ -30,26 +27,92 @@ def build_optimizer(
     )
 
 
-def rate_factor(config: ScheduleConfig, step: int, progress: float) -> float:
-    """The share of ``optim.learning_rate`` to use for the next update.
+def _adadelta(parameters: list[nn.Parameter], config: OptimConfig) -> torch.optim.Optimizer:
+    return torch.optim.Adadelta(
+        parameters, config.learning_rate, config.rho, config.epsilon, config.weight_decay
+    )
 
-    A function of where the run stands and of nothing else, so that a resumed run goes on with
-    the very same rates.
 
-    Args:
-        config: the schedule.
-        step: updates made so far.
-        progress: share of the run that is done, in [0, 1].
+OPTIMIZERS: Registry[Callable[[list[nn.Parameter], OptimConfig], torch.optim.Optimizer]] = Registry(
+    "optim.name",
+    {
+        "adam": partial(_adam, torch.optim.Adam),
+        "adamw": partial(_adam, torch.optim.AdamW),
+        "adadelta": _adadelta,
+    },
+)
+
+
+def build_optimizer(
+    config: OptimConfig, parameters: Iterable[nn.Parameter]
+) -> torch.optim.Optimizer:
+    """The optimizer that ``optim.name`` selects.
+
+    Raises:
+        ValueError: there is no such optimizer.
     """
-    warmup = min(1.0, (step + 1) / config.warmup_steps) if config.warmup_steps else 1.0
-    late = max(0.0, min(1.0, (progress - config.decay_from) / (1 - config.decay_from)))
-    if config.name == "linear":
-        return warmup * (1 - late)
-    if config.name == "cosine":
-        return warmup * (1 + math.cos(math.pi * late)) / 2
-    if config.name == "inverse_sqrt":
-        return warmup * math.sqrt(max(config.warmup_steps, 1) / max(step + 1, config.warmup_steps))
-    return warmup
+    return OPTIMIZERS.get_entry(config.name)(list(parameters), config)
+
+
+class Schedule(NamedTuple):
+    """How the learning rate falls: ``factor(config, step, share)`` after ``step`` updates, the
+    share ``share`` of the decay being done."""
+
+    factor: Callable[[ScheduleConfig, int, float], float]
+    follows_progress: bool = False  # whether the share matters
+
+
+def _inverse_sqrt(config: ScheduleConfig, step: int, share: float) -> float:
+    return math.sqrt(max(config.warmup_steps, 1) / max(step + 1, config.warmup_steps))
+
+
+SCHEDULES: Registry[Schedule] = Registry(
+    "optim.schedule.name",
+    {
+        "constant": Schedule(lambda config, step, share: 1.0),
+        "linear": Schedule(lambda config, step, share: 1 - share, follows_progress=True),
+        "cosine": Schedule(
+            lambda config, step, share: (1 + math.cos(math.pi * share)) / 2, follows_progress=True
+        ),
+        "inverse_sqrt": Schedule(_inverse_sqrt),
+    },
+)
+
+
+def build_schedule(config: ScheduleConfig) -> Callable[[int, float], float]:
+    """The factor of ``optim.learning_rate`` for the next update, after a linear warm-up.
+
+    It depends only on how many updates were made and on the share of the run that is done, so
+    that a resumed run continues with exactly the same rates.
+
+    Raises:
+        ValueError: there is no such schedule.
+    """
+    schedule = SCHEDULES.get_entry(config.name)
+
+    def factor(step: int, progress: float) -> float:
+        warmup = min(1.0, (step + 1) / config.warmup_steps) if config.warmup_steps else 1.0
+        share = max(0.0, min(1.0, (progress - config.decay_from) / (1 - config.decay_from)))
+        return warmup * schedule.factor(config, step, share)
+
+    return factor
+
+
+def build_objective(
+    config: OptimConfig, parameters: Iterable[nn.Parameter], name: str = "model"
+) -> Objective:
+    """The objective that ``optim`` describes, for these parameters.
+
+    Raises:
+        ValueError: there is no such optimizer or schedule.
+    """
+    return Objective(
+        name,
+        build_optimizer(config, parameters),
+        config.learning_rate,
+        build_schedule(config.schedule),
+        config.max_gradient_norm,
+    )
 
 
 def set_learning_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
@@ -59,7 +122,7 @@ def set_learning_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
 
 
 def optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
-    """The optimiser's memory, named ``<parameter number>.<what>``."""
+    """The state of an optimizer, named ``<parameter number>.<name>``."""
     state = optimizer.state_dict()["state"]
     return {
         f"{number}.{name}": torch.as_tensor(value)
@@ -69,7 +132,7 @@ def optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
 
 
 def restore_optimizer(optimizer: torch.optim.Optimizer, tensors: dict[str, Tensor]) -> None:
-    """Give an optimiser the memory that ``optimizer_tensors`` read."""
+    """Load the state that ``optimizer_tensors`` returned."""
     state: dict[int, dict[str, Tensor]] = {}
     for key, tensor in tensors.items():
         number, _, name = key.partition(".")

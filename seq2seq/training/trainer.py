@@ -1,94 +1,82 @@
-"""The training loop: updates, validations, checkpoints, and the same again after a restart."""
+"""The training loop: updates, validations, checkpoints, and all of it again after a restart."""
 
 import logging
 import math
 import sys
 import time
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Iterator, Mapping
 from itertools import islice
-from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import torch
 from tqdm import tqdm
 
 from seq2seq.checkpoint import Checkpoint
-from seq2seq.config.training import TrainConfig
-from seq2seq.data.batching import Batch, load_batches
-from seq2seq.data.preparation import PreparedCorpus
+from seq2seq.config.training import TrainerConfig
 from seq2seq.device import hand_back_memory, is_out_of_memory
-from seq2seq.evaluation.metrics import METRICS, get_values, is_better
-from seq2seq.model.encoder_decoder import EncoderDecoder
-from seq2seq.precision import select_precision
-from seq2seq.scoring.evaluate import Result, TestSet, evaluate, show_sentences
-from seq2seq.search.translator import Translator
+from seq2seq.evaluation.metrics import Metric, format_values, is_better
+from seq2seq.precision import Precision
+from seq2seq.run_folder import RunFolder
 from seq2seq.signals import Interrupted, StopSignals
-from seq2seq.training.checkpoints import keep_checkpoints, rank, step_path
+from seq2seq.training.checkpoints import keep_checkpoints, rank
 from seq2seq.training.journal import Journal
-from seq2seq.training.limits import is_over, share_done
-from seq2seq.training.optim import build_optimizer, rate_factor, set_learning_rate
-from seq2seq.training.plan import name_pairs, plan_epoch
-from seq2seq.training.state import Progress, restore_run, save_run
-from seq2seq.training.update import accumulate
+from seq2seq.training.optim import set_learning_rate
+from seq2seq.training.progress import Progress, format_update, is_over, share_done
+from seq2seq.training.state import restore_run, save_run
+from seq2seq.training.task import Objective, Report, Task
 
-PATIENCE_WITH_NONSENSE = 5  # updates in a row without a finite gradient, after which to stop
+MAX_CONSECUTIVE_SKIPS = 5  # updates in a row without a finite gradient, after which to stop
 
 log = logging.getLogger(__name__)
 
 
 class Trainer:
-    """Trains a model on a prepared corpus and keeps the run folder.
+    """Trains a task and keeps its run folder.
 
     Args:
-        model: the model, on its device.
-        corpus: ids to train on.
-        valid: sentences to validate on.
-        config: the run's settings.
-        run_dir: its folder.
+        task: what is trained, with its model on its device.
+        settings: when to log, validate, save and stop.
+        folder: where everything is written.
+        precision: of the matrix products.
+        metric: the score that decides which checkpoint is best.
+        header: JSON for every checkpoint, such as the settings of the run.
         resumed: the checkpoint to continue from.
     """
 
     def __init__(
         self,
-        model: EncoderDecoder,
-        corpus: PreparedCorpus,
-        valid: TestSet,
-        config: TrainConfig,
-        run_dir: Path,
+        task: Task,
+        settings: TrainerConfig,
+        folder: RunFolder,
+        precision: Precision,
+        metric: Metric,
+        header: Mapping[str, Any] | None = None,
         resumed: Checkpoint | None = None,
     ):
-        self.model, self.corpus, self.valid = model, corpus, valid
-        self.config, self.run_dir = config, run_dir
-        self.optimizer = build_optimizer(config.optim, model.parameters())
-        self.precision = select_precision(config.precision, model.device)
-        self.metric = METRICS.get_entry(config.trainer.select)
-        self.progress = Progress()
+        self.task, self.settings, self.folder = task, settings, folder
+        self.precision, self.metric, self.header = precision, metric, header or {}
+        self.progress = Progress(interval_losses=[0.0] * len(task.objectives))
         if resumed is not None:
-            self.progress = restore_run(resumed, model, self.optimizer)
+            self.progress = restore_run(resumed, task)
             self.precision.scaling = self.progress.scaling
         validated = self.progress.validated_step == self.progress.step
-        self.journal = Journal(run_dir, self.progress.step, validated)
-        decoding = replace(config.decoding, beam_size=config.trainer.validation_beam_size)
-        self.translator = Translator(model, corpus.source, corpus.target, decoding)
+        self.journal = Journal(folder, self.progress.step, validated)
+        self.latest: dict[str, float] = {}  # gradient norms and learning rates, for the log
         self.until: int | None = None
         self.stop = StopSignals()
         self.bar: tqdm | None = None
 
     def fit(self, until: int | None = None) -> Progress:
-        """Train until one of the limits is reached; or, whatever they are, for ``until`` updates.
+        """Train until a limit is reached or, if ``until`` is given, for exactly that many updates.
 
         Raises:
-            Interrupted: asked to stop; everything is saved.
-            ValueError: the loss has been no number for several updates.
+            Interrupted: the run was asked to stop; everything is saved.
+            ValueError: several updates in a row had no finite gradient, or memory ran out.
         """
         self.until = until
         # A bar for a person at a terminal; plain lines for a log file.
         self.bar = tqdm(
-            initial=self.progress.step,
-            total=self.config.trainer.max_steps,
-            unit="step",
-            disable=None,
+            initial=self.progress.step, total=self.settings.max_steps, unit="step", disable=None
         )
         with self.stop.noted():
             try:
@@ -96,18 +84,18 @@ class Trainer:
             finally:
                 self.bar.close()
                 self.journal.close()
-        self.stop.check()  # since the last time: all is saved
+        self.stop.check()  # a signal that came after the last check: everything is saved
         return self.progress
 
     def _train(self) -> None:
-        settings, progress = self.config.trainer, self.progress
+        settings, progress = self.settings, self.progress
         if progress.step % settings.validate_every_steps == 0:
-            self._validate_once()  # where the run was stopped while it validated
+            self._validate_once()  # if the run was stopped during this validation
         while not self.finished():
             for batches in self._epoch():
                 started = time.perf_counter()
                 self._update(batches)
-                self._count_seconds(started)
+                progress.count_seconds(time.perf_counter() - started)
                 if progress.step % settings.log_every_steps == 0:
                     self._log()
                 self._stop_if_asked()
@@ -121,167 +109,199 @@ class Trainer:
         self._stop_if_asked()
 
     def release(self) -> None:
-        """Let go of what only more updates would need, twice the size of the model; it is saved."""
-        self.optimizer.state.clear()
+        """Free what only further updates would need, twice the size of the model; it is saved."""
+        for objective in self.task.objectives:
+            objective.optimizer.state.clear()
         hand_back_memory()
 
     def finished(self) -> bool:
         """Whether a limit is reached."""
         if self.until is not None:
             return self.progress.step >= self.until
-        return is_over(self.config.trainer, self.progress)
+        return is_over(self.settings, self.progress)
 
-    def _epoch(self) -> Iterator[list[Batch]]:
-        """The rest of this epoch's batches, in groups that make one update each."""
-        corpus, progress = self.corpus, self.progress
-        plan = plan_epoch(self.config, corpus, progress.epoch, progress.position)
-        batches = load_batches(corpus.source_ids, corpus.target_ids, plan, self.model.device)
-        while group := list(islice(batches, self.config.trainer.accumulate_batches)):
-            # Counted before they are used: whoever saves after the update has used them.
-            progress.position += sum(len(batch.source) for batch in group)
+    def _epoch(self) -> Iterator[list[Any]]:
+        """The remaining batches of this epoch, in groups that make one update each."""
+        progress = self.progress
+        batches = iter(self.task.batches(progress.epoch, progress.position))
+        while group := list(islice(batches, self.settings.accumulate_batches)):
+            # Counted before they are used: a checkpoint is written only after the update.
+            progress.position += self._num_examples(group)
             yield group
 
-    def _update(self, batches: list[Batch]) -> None:
-        """One update from the gradient of all batches together."""
-        self.model.train()
-        progress, optim, scaler = self.progress, self.config.optim, self.precision.scaler
-        self.optimizer.zero_grad(set_to_none=True)
-        smoothing = self.config.trainer.label_smoothing
+    def _num_examples(self, batches: list[Any]) -> int:
+        return sum(self.task.size(batch).examples for batch in batches)
+
+    def _update(self, batches: list[Any]) -> None:
+        """One update of every objective, each from the gradient of all batches together."""
+        self.task.model.train()
+        progress, scaler = self.progress, self.precision.scaler
+        num_items = sum(self.task.size(batch).items for batch in batches)
+        losses, norms = [], []
+        is_finite = True
+        for objective in self.task.objectives:
+            loss, norm = self._step(objective, batches, num_items)
+            losses.append(loss)
+            norms.append(norm)
+            is_finite = is_finite and math.isfinite(norm) and math.isfinite(loss)
+        if is_finite:
+            progress.consecutive_skips = 0
+            progress.interval_items += num_items
+            progress.interval_losses = [
+                total + loss for total, loss in zip(progress.interval_losses, losses, strict=True)
+            ]
+        else:
+            self._skip(losses, norms, batches)
+        scaler.update()
+        progress.scaling = self.precision.scaling
+        progress.step += 1
+        progress.items += num_items
+        assert self.bar is not None
+        self.bar.update()
+
+    def _step(
+        self, objective: Objective, batches: list[Any], num_items: int
+    ) -> tuple[float, float]:
+        """Update the parameters of one objective, unless its gradient is not finite.
+
+        Returns:
+            Its loss, summed over the items of all batches, and the norm of its gradient.
+        """
+        objective.optimizer.zero_grad(set_to_none=True)
+        total = 0.0
         try:
-            nll, num_tokens = accumulate(self.model, batches, smoothing, self.precision)
+            for batch in batches:
+                with self.precision.autocast():
+                    loss = self.task.loss(objective, batch)
+                # Divided by the items of all batches: four small ones equal a large one.
+                self.precision.scaler.scale(loss.objective / num_items).backward()
+                total += loss.reported.item()
         except (MemoryError, RuntimeError) as error:
             if is_out_of_memory(error):
                 self._give_up(batches, error)
             raise
-        scaler.unscale_(self.optimizer)
-        limit = math.inf if optim.max_gradient_norm is None else optim.max_gradient_norm
-        norm = float(torch.nn.utils.clip_grad_norm_(self.model.parameters(), limit))
-        done = share_done(self.config.trainer, progress, len(self.corpus.source_ids))
-        rate = optim.learning_rate * rate_factor(optim.schedule, progress.step, done)
-        set_learning_rate(self.optimizer, rate)
-        if math.isfinite(norm) and math.isfinite(nll):
-            self.optimizer.step()
-            progress.nonsense = 0
-            progress.interval_tokens += num_tokens
-            progress.interval_nll += nll
-        else:
-            self._skip(norm, nll, batches)
-        scaler.update()
-        progress.scaling = self.precision.scaling
-        progress.step += 1
-        progress.tokens += num_tokens
-        self.last = {"gradient_norm": norm, "learning_rate": rate}
-        assert self.bar is not None
-        self.bar.update()
+        self.precision.scaler.unscale_(objective.optimizer)
+        limit = objective.max_gradient_norm or math.inf
+        norm = float(torch.nn.utils.clip_grad_norm_(objective.parameters, limit))
+        done = share_done(self.settings, self.progress, self.task.num_examples)
+        rate = objective.learning_rate * objective.schedule(self.progress.step, done)
+        set_learning_rate(objective.optimizer, rate)
+        if math.isfinite(norm) and math.isfinite(total):
+            objective.optimizer.step()
+        self.latest[self._curve("gradient_norm", objective)] = norm
+        self.latest[self._curve("learning_rate", objective)] = rate
+        return total, norm
 
-    def _give_up(self, batches: list[Batch], error: Exception) -> NoReturn:
-        """Save the run as it was before batches that there is no memory for, and name them."""
-        self.optimizer.zero_grad(set_to_none=True)
-        pairs = name_pairs(self.config, self.corpus, self.progress, batches)
-        self.progress.position -= sum(len(batch.source) for batch in batches)  # not used after all
+    def _curve(self, name: str, objective: Objective) -> str:
+        """The name of a curve of an objective; a single objective needs none of its own."""
+        return name if len(self.task.objectives) == 1 else f"{name}_{objective.name}"
+
+    def _describe(self, batches: list[Any]) -> str:
+        """The examples of the batches that ``progress`` counted last."""
+        position = self.progress.position - self._num_examples(batches)
+        return self.task.describe(self.progress.epoch, position, len(batches))
+
+    def _give_up(self, batches: list[Any], error: Exception) -> NoReturn:
+        """Save the run as it was before batches that do not fit into memory, and name them."""
+        for objective in self.task.objectives:
+            objective.optimizer.zero_grad(set_to_none=True)
+        examples = self._describe(batches)
+        self.progress.position -= self._num_examples(batches)  # they were not used
         self._save()
-        sizes = {
-            "batch_tokens": self.config.trainer.batch_tokens,
-            "batch_sentences": self.config.trainer.batch_sentences,
-        }
-        given = " or ".join(f"trainer.{name}={size}" for name, size in sizes.items() if size)
         raise ValueError(
-            f"step {self.progress.step + 1}: out of memory for {pairs}; the run is saved, resume "
-            f"it with a smaller {given}."
+            f"step {self.progress.step + 1}: out of memory for {examples}; the run is saved, "
+            f"resume it with a smaller {self.task.batch_settings()}."
         ) from error
 
-    def _skip(self, norm: float, nll: float, batches: list[Batch]) -> None:
-        if self.precision.scaler.get_scale() > 1 and math.isfinite(nll):
-            return  # too large for fp16 as it was scaled: the next one is scaled less
+    def _skip(self, losses: list[float], norms: list[float], batches: list[Any]) -> None:
+        """Count and report an update that was skipped.
+
+        Raises:
+            ValueError: it was one of too many in a row.
+        """
+        if self.precision.scaler.get_scale() > 1 and all(map(math.isfinite, losses)):
+            return  # fp16 overflowed at this scale; the next update uses a smaller one
         progress, step = self.progress, self.progress.step + 1
         progress.skipped += 1
-        progress.nonsense += 1
-        pairs = name_pairs(self.config, self.corpus, progress, batches)
-        log.warning("step %d: loss %g, gradient norm %g; skipped: %s", step, nll, norm, pairs)
-        if progress.nonsense >= PATIENCE_WITH_NONSENSE:
+        progress.consecutive_skips += 1
+        examples = self._describe(batches)
+        shown = [", ".join(f"{value:g}" for value in values) for values in (losses, norms)]
+        log.warning("step %d: loss %s, gradient norm %s; skipped: %s", step, *shown, examples)
+        if progress.consecutive_skips >= MAX_CONSECUTIVE_SKIPS:
+            rate = max(objective.learning_rate for objective in self.task.objectives)
             raise ValueError(
-                f"step {step}: {PATIENCE_WITH_NONSENSE} updates in a row had no finite gradient, "
-                f"the last one of {pairs}; resume with a smaller "
-                f"optim.learning_rate={self.config.optim.learning_rate:g}."
+                f"step {step}: {MAX_CONSECUTIVE_SKIPS} updates in a row had no finite gradient, "
+                f"the last one of {examples}; resume with a smaller optim.learning_rate={rate:g}."
             )
 
-    def _count_seconds(self, started: float) -> None:
-        seconds = time.perf_counter() - started
-        self.progress.seconds += seconds
-        self.progress.training_seconds += seconds
-        self.progress.interval_seconds += seconds
-
     def _log(self) -> None:
-        """One line about the updates since the last one; losses in nats per target token."""
-        progress = self.progress
-        values = {
-            "loss": progress.interval_nll / max(progress.interval_tokens, 1),
-            "gradient_norm": self.last["gradient_norm"],  # before clipping
-            "learning_rate": self.last["learning_rate"],
-            "tokens_per_second": progress.interval_tokens / max(progress.interval_seconds, 1e-9),
+        """One line about the updates since the last one; losses are means over items."""
+        progress, items = self.progress, self.progress.interval_items
+        speed = items / max(progress.interval_seconds, 1e-9)
+        losses = {
+            self._curve("loss", objective): total / max(items, 1)
+            for objective, total in zip(self.task.objectives, progress.interval_losses, strict=True)
         }
+        # Gradient norms are those before clipping.
+        values = losses | self.latest | {f"{self.task.item_name}_per_second": speed}
         self.journal.record("train", progress.step, values)
-        of_all = f"/{epochs}" if (epochs := self.config.trainer.max_epochs) else ""
-        self._say(
-            f"step {progress.step:>6}  epoch {progress.epoch + 1}{of_all}  "
-            f"loss {values['loss']:.3f}  gradient {values['gradient_norm']:.2f}  "
-            f"rate {values['learning_rate']:.2g}  {values['tokens_per_second']:,.0f} tokens/s"
-        )
-        progress.interval_nll, progress.interval_tokens = 0.0, 0
-        progress.interval_seconds = 0.0
+        self._say(format_update(progress, self.settings.max_epochs, values))
+        progress.interval_losses = [0.0] * len(progress.interval_losses)
+        progress.interval_items, progress.interval_seconds = 0, 0.0
 
     def _validate_once(self) -> None:
-        """Validate, unless that was done at this very step."""
+        """Validate, unless the run was already validated at this step."""
         if self.progress.validated_step == self.progress.step:
             return
-        self.optimizer.zero_grad(set_to_none=True)  # as large as the model: translating needs room
+        for objective in self.task.objectives:
+            # Gradients are as large as the model, and validating needs room.
+            objective.optimizer.zero_grad(set_to_none=True)
         try:
-            # A validation may take minutes, which nobody who sends SIGTERM will wait: it is left
-            # out now, and made up for when the run is resumed.
+            # A validation may take minutes, too long for whoever sent SIGTERM: it is abandoned,
+            # and repeated when the run is resumed.
             with self.stop.raised():
                 started = time.perf_counter()
-                result = evaluate(self.translator, self.valid, self.config.metric_tokenizer)
+                report = self.task.validate(self.progress.step)
         except Interrupted:
             self._save()
             raise
-        self._validate(result, started)
+        self._record_validation(report, started)
 
-    def _validate(self, result: Result, started: float) -> None:
-        """Keep the scores of the validation part, its pictures, and the checkpoint."""
+    def _record_validation(self, report: Report, started: float) -> None:
+        """Log the scores and pictures of a validation, rank it, and save the checkpoint."""
         progress = self.progress
         progress.validated_step = progress.step
-        values = get_values(result.scores)
-        self.journal.record("valid", progress.step, values)
-        lines = self.config.trainer.sentences
-        show_sentences(result, self.valid, lines, progress.step, self.run_dir, self.journal)
-        new = values[self.metric.name]
-        # A broken model still has a BLEU, if only 0; and the words of a broken embedding may all
-        # be missing here.
-        finite = math.isfinite(values["loss"]) and math.isfinite(new)
-        finite = finite and all(bool(p.isfinite().all()) for p in self.model.parameters())
-        better = finite and is_better(self.metric, new, progress.best_score)
-        if finite:
-            scored, count = (new, progress.step), self.config.trainer.keep_best
-            progress.ranking = rank(progress.ranking, scored, self.metric, count)
-        if better:
-            progress.best_score, progress.best_step, progress.stale = new, progress.step, 0
+        self.journal.record("valid", progress.step, report.values)
+        for tag, drawing in report.drawings.items():
+            self.journal.draw(tag, progress.step, drawing)
+        for tag, text in report.texts.items():
+            self.journal.text(tag, progress.step, text)
+        score = report.values[self.metric.name]
+        # A diverged model still has a BLEU, if only 0; and the words whose embeddings are not
+        # finite may all be missing from the validation set.
+        is_finite = math.isfinite(report.values.get("loss", 0.0)) and math.isfinite(score)
+        is_finite = is_finite and all(
+            bool(parameter.isfinite().all()) for parameter in self.task.model.parameters()
+        )
+        is_best = is_finite and is_better(self.metric, score, progress.best_score)
+        if is_finite:
+            scored = (score, progress.step)
+            progress.ranking = rank(progress.ranking, scored, self.metric, self.settings.keep_best)
+        if is_best:
+            progress.best_score, progress.best_step, progress.stale = score, progress.step, 0
         else:
             progress.stale += 1
-        self._say(
-            f"step {progress.step:>6}  valid  "
-            + "  ".join(f"{name} {value:.3f}" for name, value in values.items())
-            + ("  (best so far)" if better else "")
-        )
+        best = "  (best so far)" if is_best else ""
+        self._say(f"step {progress.step:>6}  valid  {format_values(report.values)}{best}")
         progress.seconds += time.perf_counter() - started
         self._save()
 
     def _save(self) -> None:
-        """Write the whole run, and see to which checkpoints are kept."""
+        """Write the whole run, and remove the checkpoints that are no longer kept."""
         self.journal.flush()
-        sides = {"source": self.corpus.source, "target": self.corpus.target}
-        path = step_path(self.run_dir, self.progress.step)
-        save_run(path, self.model, self.optimizer, self.progress, self.config, sides)
-        keep_checkpoints(self.run_dir, self.progress, self.config.trainer)
+        path = self.folder.step_checkpoint(self.progress.step)
+        save_run(path, self.task, self.progress, self.header)
+        keep_checkpoints(self.folder, self.progress, self.settings)
 
     def _stop_if_asked(self) -> None:
         if self.stop.number is not None:

@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 import torch
+from seq2seq.training.update import accumulate
 from torch import nn
 
 from seq2seq.benchmark import loading, peak, updates
@@ -27,7 +28,6 @@ from seq2seq.model.dropout import Dropout
 from seq2seq.precision import select_precision
 from seq2seq.search.translator import Translator
 from seq2seq.training.loss import count_tokens
-from seq2seq.training.update import accumulate
 
 CPU = torch.device("cpu")
 E, H_ENCODER, H, A, O = 3, 4, 6, 5, 2  # noqa: E741  (the letters of seq2seq)

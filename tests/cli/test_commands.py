@@ -307,7 +307,7 @@ def test_work_that_was_begun_stays(tmp_path, monkeypatch):
             (tmp_path / folder / extra).mkdir()
         if folder == "runs/b/1/0":
             (tmp_path / "runs/b/1/multirun.yaml").touch()
-        command_line.discard_beginnings(Path(folder))
+        command_line.remove_unused(Path(folder))
     assert [path.name for path in (tmp_path / "runs").iterdir()] == ["a"]
     assert [path.name for path in (tmp_path / "runs/a").iterdir()] == ["2"]
 

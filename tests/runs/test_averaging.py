@@ -12,10 +12,9 @@ from hypothesis import strategies as st
 
 from seq2seq.checkpoint import load_checkpoint, save_checkpoint
 from seq2seq.config.training import DecodingConfig
-from seq2seq.run_folder import checkpoint_path
+from seq2seq.run_folder import RunFolder
 from seq2seq.runs.averaging import average_checkpoints, newest_steps
 from seq2seq.search.loading import load_translator
-from seq2seq.training.checkpoints import step_path
 from seq2seq.training.state import restore_run
 
 
@@ -103,7 +102,7 @@ def test_half_precision_stays_so_and_is_summed_in_full(pair, tmp_path):
         assert (tensor == 65504).all()
 
 
-def test_its_header_tells_where_it_comes_from(pair, tmp_path):
+def test_the_header_names_the_original_checkpoints(pair, tmp_path):
     average_checkpoints(pair, tmp_path / "a.safetensors")
     loaded = load_checkpoint(tmp_path / "a.safetensors")
     origins = loaded.header["averaged"]
@@ -113,16 +112,16 @@ def test_its_header_tells_where_it_comes_from(pair, tmp_path):
     assert {name.split(".")[0] for name in loaded.tensors} == {"model"}
 
 
-def test_it_translates_and_can_be_averaged_again_but_not_be_resumed_from(pair, tmp_path):
+def test_an_average_translates_but_cannot_be_resumed(pair, tmp_path):
     path = tmp_path / "a.safetensors"
     average_checkpoints(pair, path)
     translator, _ = load_translator(path, DecodingConfig(beam_size=1), torch.device("cpu"))
     assert len(translator.translate(["a b", ""])) == 2
     average_checkpoints([path, path], tmp_path / "again.safetensors")
     assert bits(parameters(tmp_path / "again.safetensors")) == bits(parameters(path))
-    model, optimizer, _ = small_run(tmp_path / "other.safetensors")
-    with pytest.raises(ValueError, match=r"evaluate\.py and translate\.py alone") as caught:
-        restore_run(load_checkpoint(path), model, optimizer)
+    task, _ = small_run(tmp_path / "other.safetensors")
+    with pytest.raises(ValueError, match=r"evaluate\.py and translate\.py only") as caught:
+        restore_run(load_checkpoint(path), task)
     assert str(path) in str(caught.value)
     assert "\n" not in str(caught.value)
 
@@ -175,24 +174,25 @@ def test_other_subwords_are_refused(pair, tmp_path):
     )
 
 
-def test_nothing_is_overwritten(pair, tmp_path):
-    """The output might be the file that a run goes on from."""
+def test_an_existing_output_is_not_overwritten(pair, tmp_path):
+    """The output might be the file that a run resumes from."""
     before = pair[0].read_bytes()
-    with pytest.raises(ValueError, match="exists already"):
+    with pytest.raises(ValueError, match="already exists"):
         average_checkpoints(pair, pair[0])
     assert pair[0].read_bytes() == before
 
 
-def test_of_a_run_the_newest_are_taken(pair, tmp_path):
-    checkpoint_path(tmp_path, "last").parent.mkdir()
+def test_the_newest_checkpoints_of_a_run_are_averaged(pair, tmp_path):
+    folder = RunFolder(tmp_path)
+    folder.checkpoint("last").parent.mkdir()
     for step in (5, 9, 10, 200):
-        shutil.copy(pair[0], step_path(tmp_path, step))
-    assert newest_steps(tmp_path, 3) == [step_path(tmp_path, step) for step in (200, 10, 9)]
+        shutil.copy(pair[0], folder.step_checkpoint(step))
+    assert newest_steps(folder, 3) == [folder.step_checkpoint(step) for step in (200, 10, 9)]
     with pytest.raises(ValueError, match=r"has 4 .* fewer than last=5; .*trainer\.keep_last=5"):
-        newest_steps(tmp_path, 5)
+        newest_steps(folder, 5)
 
 
-def test_the_script_writes_what_evaluation_reads(pair, tmp_path):
+def test_the_script_writes_a_checkpoint_that_evaluate_reads(pair, tmp_path):
     shutil.copy(pair[0], tmp_path / "a.safetensors")
     shutil.copy(pair[1], tmp_path / "b.safetensors")
     done = run_script(

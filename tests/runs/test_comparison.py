@@ -8,7 +8,13 @@ import pytest
 from conftest import TINY, data_arguments, run_script
 
 from seq2seq.config.training import TrainConfig
-from seq2seq.runs.comparison import Compared, comparison_table, read_comparison, spread
+from seq2seq.run_folder import RunFolder
+from seq2seq.runs.comparison import (
+    ComparedRun,
+    comparison_table,
+    mean_and_deviation,
+    read_comparison,
+)
 
 CONFIG = TrainConfig(name="n")
 
@@ -18,7 +24,7 @@ def finished(label, bleu, seed=1, config=CONFIG, **others):
     test = {"bleu": {"score": bleu, "signature": "tok:13a"}, "perplexity": 2.0, "sentences": 9}
     summary = {"test": test | others, "seconds": 1, "parameters": 5, "decoding": {"beam_size": 5}}
     folder = Path("runs") / f"{label}_{seed}"
-    return Compared(label, folder, asdict(replace(config, seed=seed)), summary, {})
+    return ComparedRun(label, RunFolder(folder), asdict(replace(config, seed=seed)), summary, {})
 
 
 def rows(table):
@@ -27,25 +33,25 @@ def rows(table):
 
 
 def test_mean_and_sample_deviation_over_seeds():
-    assert spread([1.0, 2.0, 3.0], 2) == "2.00 ± 1.00"
-    assert spread([4.0], 1) == "4.0"
-    assert spread([1200.0, 1200.0], 0) == "1,200"
+    assert mean_and_deviation([1.0, 2.0, 3.0], 2) == "2.00 ± 1.00"
+    assert mean_and_deviation([4.0], 1) == "4.0"
+    assert mean_and_deviation([1200.0, 1200.0], 0) == "1,200"
 
 
-def test_what_a_model_does_not_have_is_not_invented():
+def test_missing_scores_are_shown_as_none():
     """AER without true alignments, entropy without attention."""
-    assert spread([None, None], 3) == "none"
+    assert mean_and_deviation([None, None], 3) == "none"
     assert rows(comparison_table([finished("none", 3.0)]))[0]["entropy"] == "none"
 
 
-def test_a_row_a_model_the_best_first():
+def test_models_are_rows_sorted_by_bleu():
     runs = [finished("a", 10.0), finished("b", 30.0, 1), finished("b", 20.0, 2)]
     table = rows(comparison_table(runs))
     assert [(row["attention"], row["seeds"]) for row in table] == [("b", "2"), ("a", "1")]
     assert table[0]["BLEU"] == "25.00 ± 7.07"
 
 
-def test_a_table_says_how_its_scores_were_made():
+def test_the_table_carries_the_signatures_of_its_scores():
     run = finished("a", 10.0, aer=0.5, aer_signature="forced references")
     table = comparison_table([run])
     for signature in ("tok:13a", "beam 5", "forced references"):
@@ -80,7 +86,7 @@ def test_each_mechanism_and_seed_has_a_run_folder(compared):
     assert {run.label for run in read_comparison(folder)} == {"dot", "none"}
 
 
-def test_the_table_is_printed_once_and_kept(compared):
+def test_the_table_is_printed_once_and_saved(compared):
     folder, _, _, done = compared
     table = (folder / "comparison.md").read_text(encoding="utf-8")
     assert done.stdout.decode() == table
@@ -90,11 +96,11 @@ def test_the_table_is_printed_once_and_kept(compared):
             json.loads((folder / f"{row['attention']}_seed{seed}" / "summary.json").read_text())
             for seed in (1, 2)
         ]
-        assert row["BLEU"] == spread([s["test"]["bleu"]["score"] for s in summaries], 2)
+        assert row["BLEU"] == mean_and_deviation([s["test"]["bleu"]["score"] for s in summaries], 2)
         assert row["parameters"] == f"{summaries[0]['parameters']:,}"
 
 
-def test_every_picture_is_of_the_same_sentences(compared):
+def test_all_models_are_drawn_on_the_same_sentences(compared):
     folder = compared[0]
     runs = read_comparison(folder)
     for line in (2, 3):
@@ -104,8 +110,8 @@ def test_every_picture_is_of_the_same_sentences(compared):
     assert (folder / "comparison.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_a_comparison_goes_on_where_it_was_stopped(compared):
-    """What is finished is left alone, but for lines that it lacks; what is missing is trained."""
+def test_a_stopped_comparison_continues(compared):
+    """Finished runs are kept, with alignments of further lines added; missing runs are trained."""
     folder, arguments, start, done = compared
     lost = folder / "none_seed2" / "comparison.json"
     kept = folder / "dot_seed1" / "summary.json"
@@ -115,7 +121,7 @@ def test_a_comparison_goes_on_where_it_was_stopped(compared):
     lost.unlink()
     again = run_script("compare_attention", *arguments, f"folder={folder}", "lines=[4]", cwd=start)
     assert again.returncode == 0, again.stderr.decode()
-    assert again.stderr.count(b"is finished already") == 3
+    assert again.stderr.count(b"is already finished") == 3
     assert (kept.stat().st_mtime_ns, settings.stat().st_mtime_ns) == before
     assert json.loads(lost.read_text(encoding="utf-8"))["texts"] == record["texts"]
     assert all(run.alignment("translated", 4) for run in read_comparison(folder))
@@ -134,7 +140,7 @@ def test_a_comparison_goes_on_where_it_was_stopped(compared):
     ],
     ids=lambda value: value[0] if isinstance(value, list) else "",
 )
-def test_what_cannot_be_compared_is_refused_before_it_is_trained(compared, changes, named):
+def test_incomparable_runs_are_refused_before_training(compared, changes, named):
     folder, arguments, start, _ = compared
     finished = sorted(folder.glob("*/comparison.json"))
     done = run_script("compare_attention", *arguments, f"folder={folder}", *changes, cwd=start)
@@ -144,7 +150,7 @@ def test_what_cannot_be_compared_is_refused_before_it_is_trained(compared, chang
     assert sorted(folder.glob("*/comparison.json")) == finished
 
 
-def test_other_text_is_another_comparison(compared, corpus, tmp_path):
+def test_changed_text_is_refused(compared, corpus, tmp_path):
     folder, arguments, start, _ = compared
     moved = tmp_path / "text"
     shutil.copytree(corpus, moved)

@@ -1,10 +1,10 @@
-"""A run says all that made it, and can be made again: equal, or told where the two part."""
+"""A manifest records everything that determines a run, which can be repeated and compared."""
 
 import json
 import shutil
 import signal
 import subprocess
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import pytest
 import torch
@@ -21,14 +21,14 @@ from seq2seq.config.training import (
     TrainConfig,
     TrainerConfig,
 )
-from seq2seq.data.corpus import open_corpus
-from seq2seq.run_folder import checkpoint_path
+from seq2seq.run_folder import RunFolder
 from seq2seq.runs import manifest as manifest_module
-from seq2seq.runs import run as run_module
 from seq2seq.runs.manifest import describe_code, read_manifest
 from seq2seq.runs.reproduction import compare_runs, train_again
 from seq2seq.runs.run import Run
 from seq2seq.signals import Interrupted
+from seq2seq.tasks import translation
+from seq2seq.tasks.translation import TranslationTask
 from seq2seq.training.checkpoints import newest_checkpoint
 from seq2seq.training.trainer import Trainer
 
@@ -70,7 +70,7 @@ def config(tmp_path_factory):
 def first(config, tmp_path_factory):
     """The folder of a run."""
     folder = tmp_path_factory.mktemp("first")
-    Run(config, folder).trainer.fit()
+    Run(config, RunFolder(folder)).trainer.fit()
     return folder
 
 
@@ -83,8 +83,8 @@ def again(first, tmp_path, **wanted):
     """What the comparison of a run and the same once more says."""
     folder = tmp_path / "again"
     folder.mkdir()
-    train_again(ReproduceConfig(run=str(first), **wanted), folder)
-    return compare_runs(first, folder)
+    train_again(ReproduceConfig(run=str(first), **wanted), RunFolder(folder))
+    return compare_runs(RunFolder(first), RunFolder(folder))
 
 
 def change_journal(folder, change):
@@ -96,8 +96,8 @@ def change_journal(folder, change):
 # --- the manifest -----------------------------------------------------------------------------
 
 
-def test_a_manifest_says_what_decides_a_run(first, config):
-    found = read_manifest(first)
+def test_the_manifest_records_what_determines_a_run(first, config):
+    found = read_manifest(RunFolder(first))
     assert found["config"]["optim"]["learning_rate"] == 0.01
     assert found["config"]["seed"] == config.seed
     assert found["config"]["precision"] == "fp32"
@@ -113,23 +113,10 @@ def test_a_manifest_says_what_decides_a_run(first, config):
     assert not list(first.glob("*.partial"))
 
 
-def test_the_manifest_is_there_before_the_first_update(config, tmp_path, monkeypatch):
+def test_the_manifest_is_written_before_the_first_update(config, tmp_path, monkeypatch):
     monkeypatch.setattr(Trainer, "_update", lambda *_: pytest.fail("began to train"))
-    Run(config, tmp_path)
-    assert read_manifest(tmp_path)["step"] == 0
-
-
-def test_files_of_one_name_in_two_folders_are_both_in_it(config, tmp_path):
-    splits = {}
-    for part in ("train", "valid", "test"):
-        (tmp_path / part).mkdir()
-        for side in ("source", "target"):
-            (tmp_path / part / side).write_text(part)
-        splits[part] = SplitConfig(f"{part}/source", f"{part}/target")
-    data = replace(config.data, root=str(tmp_path), **splits)
-    digests = open_corpus(data).digests
-    assert len(digests) == 6
-    assert len(set(digests.values())) == 3
+    Run(config, RunFolder(tmp_path))
+    assert read_manifest(RunFolder(tmp_path))["step"] == 0
 
 
 @pytest.mark.parametrize(
@@ -140,7 +127,7 @@ def test_files_of_one_name_in_two_folders_are_both_in_it(config, tmp_path):
         subprocess.TimeoutExpired("git", 30),
     ],
 )
-def test_no_git_is_no_fault(monkeypatch, failure):
+def test_git_is_optional(monkeypatch, failure):
     def run(*arguments, **named):
         raise failure
 
@@ -149,12 +136,12 @@ def test_no_git_is_no_fault(monkeypatch, failure):
     assert describe_code() == {"sha256": expected, "commit": None, "changed": None}
 
 
-def test_a_repository_around_the_package_is_not_taken_for_its_own(monkeypatch):
+def test_the_commit_of_an_enclosing_repository_is_not_recorded(monkeypatch):
     monkeypatch.setattr(manifest_module, "_git", lambda *arguments: "lib/site-packages/seq2seq/")
     assert describe_code()["commit"] is None
 
 
-def test_every_file_of_the_program_counts(monkeypatch, tmp_path):
+def test_the_code_hash_depends_on_every_file(monkeypatch, tmp_path):
     shutil.copytree(manifest_module.PACKAGE, tmp_path / "seq2seq")
     before = describe_code()["sha256"]
     monkeypatch.setattr(manifest_module, "PACKAGE", tmp_path / "seq2seq")
@@ -164,26 +151,28 @@ def test_every_file_of_the_program_counts(monkeypatch, tmp_path):
     assert describe_code()["sha256"] != before
 
 
-def test_a_corpus_is_read_once_for_a_run(config, tmp_path, monkeypatch):
+def test_the_inputs_of_a_run_are_read_once(config, tmp_path, monkeypatch):
     read = []
 
-    def counted(files, read_test_set=run_module.read_test_set):
+    def counted(files, original=translation.read_evaluation_set):
         read.append(files.source.name)
-        return read_test_set(files)
+        return original(files)
 
-    monkeypatch.setattr(run_module, "read_test_set", counted)
-    Run(config, tmp_path, texts=run_module.read_texts(config.data))
+    monkeypatch.setattr(translation, "read_evaluation_set", counted)
+    before = asdict(config)
+    Run(config, RunFolder(tmp_path), inputs=TranslationTask.open(config))
     assert sorted(read) == ["test.source", "valid.source"]
+    assert asdict(config) == before  # the settings of the caller are left as they were
 
 
 # --- once more --------------------------------------------------------------------------------
 
 
-def test_the_same_comes_out(first, tmp_path):
+def test_an_equal_run_is_reported_as_equal(first, tmp_path):
     assert again(first, tmp_path) is None
 
 
-def test_the_script_leaves_with_a_status_of_its_own_where_they_part(copy, tmp_path):
+def test_the_script_exits_with_status_3_if_runs_diverge(copy, tmp_path):
     """That of equal runs is tested with the README."""
     change_journal(copy, lambda events: [e | {"loss": 0.5} for e in events])
     done = run_script("reproduce", f"run={copy}", cwd=tmp_path)
@@ -201,37 +190,41 @@ def test_a_changed_value_is_found_at_its_step(first, copy, event, step):
             e | {"loss": 7.25} if (e["event"], e["step"]) == (event, step) else e for e in events
         ],
     )
-    said = compare_runs(copy, first)
+    said = compare_runs(RunFolder(copy), RunFolder(first))
     assert said.startswith(f"step {step}: {event}/loss was 7.25 and is ")
 
 
-def test_a_line_that_is_missing_is_found(first, copy):
+def test_a_missing_event_is_found(first, copy):
     change_journal(copy, lambda events: [e for e in events if e["step"] != 4])
     assert (
-        compare_runs(copy, first) == "step 4: the journal of the first run lacks the event 'train'"
+        compare_runs(RunFolder(copy), RunFolder(first))
+        == "step 4: the journal of the first run lacks the event 'train'"
     )
-    assert compare_runs(first, copy) == "step 4: the journal of this one lacks the event 'train'"
+    assert (
+        compare_runs(RunFolder(first), RunFolder(copy))
+        == "step 4: the journal of this one lacks the event 'train'"
+    )
 
 
-def test_speed_is_no_difference(first, copy):
+def test_a_different_speed_is_ignored(first, copy):
     change_journal(copy, lambda events: [e | {"tokens_per_second": 1.0} for e in events])
-    assert compare_runs(copy, first) is None
+    assert compare_runs(RunFolder(copy), RunFolder(first)) is None
 
 
 @pytest.mark.parametrize("value", [1e-7, -0.0])
-def test_a_single_bit_of_a_parameter_is_found(first, copy, value):
+def test_a_single_different_bit_of_a_parameter_is_found(first, copy, value):
     """Also the sign of a zero, which no comparison of numbers sees."""
     for folder, number in ((copy, value), (first, 0.0)):
-        stored = load_checkpoint(checkpoint_path(folder, "last"))
+        stored = load_checkpoint(RunFolder(folder).checkpoint("last"))
         name = sorted(name for name in stored.tensors if name.startswith("model."))[0]
         stored.tensors[name].view(-1)[0] = number
         save_checkpoint(copy / folder.name / "checkpoints/last.safetensors", *stored[:2])
         shutil.copy(folder / "journal.jsonl", copy / folder.name)
-    said = compare_runs(copy / copy.name, copy / first.name)
+    said = compare_runs(RunFolder(copy / copy.name), RunFolder(copy / first.name))
     assert name.removeprefix("model.") in said
 
 
-def test_other_text_is_refused_by_name(first, copy, config, tmp_path):
+def test_a_changed_corpus_file_is_refused_by_name(first, copy, config, tmp_path):
     text = shutil.copytree(config.data.root, tmp_path / "text")
     assert again(first, tmp_path, root=str(text)) is None  # it may lie elsewhere
     with (text / "valid.target").open("a") as file:
@@ -241,46 +234,47 @@ def test_other_text_is_refused_by_name(first, copy, config, tmp_path):
     new = tmp_path / "new"
     new.mkdir()
     with pytest.raises(ValueError, match=r"valid\.source is not the file") as caught:
-        train_again(ReproduceConfig(run=str(first), root=str(text)), new)
+        train_again(ReproduceConfig(run=str(first), root=str(text)), RunFolder(new))
     assert "\n" not in str(caught.value)
     assert list(new.iterdir()) == []
 
 
-def test_what_is_not_as_it_was_is_named_before(copy, tmp_path, caplog, monkeypatch):
+def test_environment_changes_are_logged_first(copy, tmp_path, caplog, monkeypatch):
     monkeypatch.setattr(Trainer, "fit", lambda *_, **__: None)
     path = copy / "manifest.json"
-    found = read_manifest(copy)
+    found = read_manifest(RunFolder(copy))
     found["environment"] |= {"torch": "0.1", "processor": "abacus", "threads": 3}
     found["code"]["sha256"] = "0" * 64
     path.write_text(json.dumps(found))
     (tmp_path / "new").mkdir()
     with torch_threads(torch.get_num_threads()):
-        train_again(ReproduceConfig(run=str(copy), threads=1), tmp_path / "new")
+        train_again(ReproduceConfig(run=str(copy), threads=1), RunFolder(tmp_path / "new"))
     assert "differs: environment.threads: 3 -> 1" in caplog.messages
     assert f"differs: environment.torch: 0.1 -> {torch.__version__}" in caplog.messages
     assert any(m.startswith("differs: environment.processor: abacus") for m in caplog.messages)
     assert any(m.startswith(f"differs: code.sha256: {'0' * 64} -> ") for m in caplog.messages)
 
 
-def test_a_run_that_the_clock_ended_is_repeated_up_to_there(config, tmp_path, caplog):
+def test_a_run_limited_by_time_is_repeated_to_its_last_step(config, tmp_path, caplog):
     """Its learning rate followed the clock, which is said; its length is known all the same."""
     limits = replace(config.trainer, max_steps=None, max_minutes=1e-9)
     (tmp_path / "first").mkdir()
-    Run(replace(config, trainer=limits), tmp_path / "first").trainer.fit()
+    Run(replace(config, trainer=limits), RunFolder(tmp_path / "first")).trainer.fit()
     said = again(tmp_path / "first", tmp_path)
     assert any("trainer.max_minutes" in message for message in caplog.messages)
     steps = [
-        newest_checkpoint(tmp_path / name).header["progress"]["step"] for name in ("first", "again")
+        newest_checkpoint(RunFolder(tmp_path / name)).header["progress"]["step"]
+        for name in ("first", "again")
     ]
     assert steps[0] == steps[1]
     assert said is None or said.startswith("step 1:")
 
 
-def test_a_run_that_a_signal_ended_is_repeated_up_to_there(config, tmp_path):
+def test_an_interrupted_run_is_repeated_to_its_last_step(config, tmp_path):
     """Not validated where it ended, and with a schedule that still counts on all six steps."""
     folder = tmp_path / "first"
     folder.mkdir()
-    trainer = Run(config, folder).trainer
+    trainer = Run(config, RunFolder(folder)).trainer
     trainer._log = lambda log=trainer._log: (log(), stop_at(4))
 
     def stop_at(step):
@@ -291,15 +285,13 @@ def test_a_run_that_a_signal_ended_is_repeated_up_to_there(config, tmp_path):
     assert again(folder, tmp_path) is None
 
 
-def test_a_resumed_run_equals_one_at_a_go_and_a_change_on_the_way_is_named(
-    config, tmp_path, caplog
-):
+def test_a_resumed_run_is_repeated_in_one_go_and_its_changes_are_logged(config, tmp_path, caplog):
     folder = tmp_path / "first"
     folder.mkdir()
-    Run(config, folder).trainer.fit(until=3)
+    Run(config, RunFolder(folder)).trainer.fit(until=3)
     changed = replace(config, trainer=replace(config.trainer, keep_last=5))
-    Run(changed, folder, newest_checkpoint(folder)).trainer.fit()
-    found = read_manifest(folder)
+    Run(changed, RunFolder(folder), newest_checkpoint(RunFolder(folder))).trainer.fit()
+    found = read_manifest(RunFolder(folder))
     assert (found["step"], [start["step"] for start in found["resumed"]]) == (0, [3])
     assert again(folder, tmp_path) is None
     assert "not repeated: resumed at step 3 with trainer.keep_last: 2 -> 5" in caplog.messages
@@ -309,14 +301,14 @@ def test_a_resumed_run_equals_one_at_a_go_and_a_change_on_the_way_is_named(
     ("name", "content", "named"),
     [
         ("manifest.json", None, "manifest.json is missing"),
-        ("manifest.json", "{", "is no JSON"),
+        ("manifest.json", "{", "is not JSON"),
         ("manifest.json", "[]", "'step'"),
         ("manifest.json", '{"step": 0}', "'device'"),
-        ("journal.jsonl", "{}\n", "line 1 is no event"),
+        ("journal.jsonl", "{}\n", "line 1 is not an event"),
         ("checkpoints/last.safetensors", "x", "damaged"),
     ],
 )
-def test_what_is_no_whole_run_is_refused_before_training(copy, tmp_path, name, content, named):
+def test_an_incomplete_run_is_refused_before_training(copy, tmp_path, name, content, named):
     (copy / name).unlink()
     if content is not None:
         (copy / name).write_text(content)

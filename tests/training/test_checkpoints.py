@@ -1,4 +1,4 @@
-"""A run folder has one writer, keeps what it should, and can be gone on with after any crash."""
+"""A run folder has one writer, keeps the right checkpoints, and survives a crash at any point."""
 
 import os
 import shutil
@@ -16,16 +16,14 @@ from seq2seq import checkpoint, files
 from seq2seq.checkpoint import load_checkpoint, save_checkpoint
 from seq2seq.config.training import TrainerConfig
 from seq2seq.evaluation.metrics import METRICS
-from seq2seq.run_folder import checkpoint_path
+from seq2seq.run_folder import RunFolder
 from seq2seq.training.checkpoints import (
     claim,
     keep_checkpoints,
     newest_checkpoint,
     rank,
-    saved_steps,
-    step_path,
 )
-from seq2seq.training.state import Progress
+from seq2seq.training.progress import Progress
 
 BLEU, LOSS = METRICS["bleu"], METRICS["loss"]
 
@@ -43,8 +41,10 @@ def save(run_dir, step, scores, settings):
     """What the trainer does after an update."""
     progress = progress_at(step, scores, settings.keep_best)
     tensors = {"model.weight": torch.full((3,), float(step))}
-    save_checkpoint(step_path(run_dir, step), tensors, {"progress": asdict(progress)})
-    keep_checkpoints(run_dir, progress, settings)
+    save_checkpoint(
+        RunFolder(run_dir).step_checkpoint(step), tensors, {"progress": asdict(progress)}
+    )
+    keep_checkpoints(RunFolder(run_dir), progress, settings)
 
 
 def step_of(path):
@@ -74,7 +74,7 @@ def spoil(path):
     st.integers(1, 4),
     st.integers(1, 4),
 )
-def test_the_newest_and_the_best_are_kept_and_nothing_else(
+def test_only_the_newest_and_the_best_checkpoints_are_kept(
     tmp_path_factory, scores, keep_last, keep_best
 ):
     run_dir = tmp_path_factory.mktemp("run")
@@ -84,17 +84,17 @@ def test_the_newest_and_the_best_are_kept_and_nothing_else(
     steps = range(1, len(scores) + 1)
     by_score = sorted(steps, key=lambda step: (-scores[step - 1], step))
     kept = {*steps[-keep_last:], *by_score[:keep_best]}
-    assert set(saved_steps(run_dir)) == kept
-    assert list(saved_steps(run_dir)) == sorted(kept, reverse=True)
-    for step, path in saved_steps(run_dir).items():
+    assert set(RunFolder(run_dir).saved_steps()) == kept
+    assert list(RunFolder(run_dir).saved_steps()) == sorted(kept, reverse=True)
+    for step, path in RunFolder(run_dir).saved_steps().items():
         assert step_of(path) == step
-    assert step_of(checkpoint_path(run_dir, "last")) == len(scores)
-    assert step_of(checkpoint_path(run_dir, "best")) == by_score[0]
+    assert step_of(RunFolder(run_dir).checkpoint("last")) == len(scores)
+    assert step_of(RunFolder(run_dir).checkpoint("best")) == by_score[0]
     assert len(files_in(run_dir)) == len(kept) + 2
 
 
 @given(st.lists(st.floats(allow_nan=False)), st.integers(1, 5), st.sampled_from([BLEU, LOSS]))
-def test_the_ranking_is_that_of_sorting(scores, count, criterion):
+def test_ranking_equals_sorting_by_score(scores, count, criterion):
     """T4: which direction is better is the criterion's; the earlier of equals is in front."""
     ranking = []
     for step, score in enumerate(scores):
@@ -104,20 +104,20 @@ def test_the_ranking_is_that_of_sorting(scores, count, criterion):
     assert ranking == [(score, step) for step, score in expected]
 
 
-def test_by_default_there_is_one_before_the_last():
+def test_two_checkpoints_are_kept_by_default():
     assert TrainerConfig().keep_last >= 2
 
 
-def test_last_and_best_can_be_moved_alone(tmp_path):
+def test_last_and_best_are_real_files(tmp_path):
     """T11: no symbolic links."""
     save(tmp_path, 1, [1.0], TrainerConfig())
     for name in ("last", "best"):
-        assert not checkpoint_path(tmp_path, name).is_symlink()
-        moved = shutil.move(checkpoint_path(tmp_path, name), tmp_path / f"{name}.safetensors")
+        assert not RunFolder(tmp_path).checkpoint(name).is_symlink()
+        moved = shutil.move(RunFolder(tmp_path).checkpoint(name), tmp_path / f"{name}.safetensors")
         assert step_of(moved) == 1
 
 
-def test_a_file_that_cannot_be_removed_ends_no_run(tmp_path, monkeypatch, caplog):
+def test_a_file_that_cannot_be_removed_is_a_warning(tmp_path, monkeypatch, caplog):
     def refused(path):
         raise PermissionError(13, "Permission denied", str(path))
 
@@ -129,7 +129,7 @@ def test_a_file_that_cannot_be_removed_ends_no_run(tmp_path, monkeypatch, caplog
     )
     save(tmp_path, 2, scores, settings)
     assert "step_1.safetensors could not be removed" in caplog.text
-    assert step_of(checkpoint_path(tmp_path, "last")) == 2
+    assert step_of(RunFolder(tmp_path).checkpoint("last")) == 2
 
 
 # --- crashes ------------------------------------------------------------------------------------
@@ -197,21 +197,24 @@ def test_a_crash_at_any_step_of_a_save_loses_nothing(tmp_path, monkeypatch, link
                 died += 1
             else:
                 break  # there are no more calls to die at
-        left = newest_checkpoint(run_dir).header["progress"]["step"]
-        assert left == step_of(checkpoint_path(run_dir, "last"))
+        left = newest_checkpoint(RunFolder(run_dir)).header["progress"]["step"]
+        assert left == step_of(RunFolder(run_dir).checkpoint("last"))
         assert left in (2, 3)
-        assert step_of(checkpoint_path(run_dir, "best")) in (2, progress_at(3, scores).best_step)
+        assert step_of(RunFolder(run_dir).checkpoint("best")) in (
+            2,
+            progress_at(3, scores).best_step,
+        )
         for step in range(left + 1, 5):
             save(run_dir, step, scores, settings)
         assert files_in(run_dir) == files_in(tmp_path / "whole")
         for name in ("last", "best"):
-            assert step_of(checkpoint_path(run_dir, name)) == step_of(
-                checkpoint_path(tmp_path / "whole", name)
+            assert step_of(RunFolder(run_dir).checkpoint(name)) == step_of(
+                RunFolder(tmp_path / "whole").checkpoint(name)
             )
     assert died > 15  # of one file, two names, and what is no longer kept
 
 
-def test_nothing_is_removed_before_what_replaces_it_is_on_the_disk(tmp_path, monkeypatch):
+def test_old_checkpoints_are_removed_only_after_new_ones_are_flushed(tmp_path, monkeypatch):
     """A power cut may undo whatever was not flushed."""
     settings = TrainerConfig(keep_last=1)
     save(tmp_path, 1, [1.0, 2.0], settings)
@@ -230,80 +233,80 @@ def test_nothing_is_removed_before_what_replaces_it_is_on_the_disk(tmp_path, mon
 # --- damage -------------------------------------------------------------------------------------
 
 
-def test_a_damaged_last_is_passed_over_with_one_line(tmp_path, caplog):
+def test_a_damaged_last_checkpoint_is_skipped_with_a_warning(tmp_path, caplog):
     """T2: an unreadable newest file falls back to the one before, loudly."""
     for step in (1, 2, 3):
         save(tmp_path, step, [3.0, 2.0, 1.0], TrainerConfig())
-    spoil(checkpoint_path(tmp_path, "last"))  # and step_3, which is the same file
-    assert newest_checkpoint(tmp_path).header["progress"]["step"] == 2
+    spoil(RunFolder(tmp_path).checkpoint("last"))  # and step_3, which is the same file
+    assert newest_checkpoint(RunFolder(tmp_path)).header["progress"]["step"] == 2
     (record,) = caplog.records
     line = record.getMessage()
     assert "\n" not in line
-    for part in ("last.safetensors is damaged", "Going on from", "step_2.safetensors"):
+    for part in ("last.safetensors is damaged", "Continuing from", "step_2.safetensors"):
         assert part in line
     save(tmp_path, 3, [3.0, 2.0, 1.0], TrainerConfig())  # the run reaches that step again
-    assert step_of(checkpoint_path(tmp_path, "last")) == 3
+    assert step_of(RunFolder(tmp_path).checkpoint("last")) == 3
     assert files_in(tmp_path) == [
         "best.safetensors", "last.safetensors",
         "step_1.safetensors", "step_2.safetensors", "step_3.safetensors",
     ]  # fmt: skip
 
 
-def test_where_last_alone_is_damaged_or_gone_nothing_is_lost(tmp_path):
+def test_a_damaged_or_missing_last_link_loses_nothing(tmp_path):
     for step in (1, 2):
         save(tmp_path, step, [1.0, 2.0], TrainerConfig())
-    last = checkpoint_path(tmp_path, "last")
+    last = RunFolder(tmp_path).checkpoint("last")
     last.unlink()
-    assert newest_checkpoint(tmp_path).header["progress"]["step"] == 2
+    assert newest_checkpoint(RunFolder(tmp_path)).header["progress"]["step"] == 2
     last.write_bytes(b"something else")
-    assert newest_checkpoint(tmp_path).header["progress"]["step"] == 2
+    assert newest_checkpoint(RunFolder(tmp_path)).header["progress"]["step"] == 2
 
 
-def test_several_damaged_ones_are_passed_over(tmp_path):
+def test_several_damaged_checkpoints_are_skipped(tmp_path):
     settings = TrainerConfig(keep_last=3)
     for step in (1, 2, 3):
         save(tmp_path, step, [3.0, 2.0, 1.0], settings)
-    spoil(step_path(tmp_path, 3))
-    step_path(tmp_path, 2).write_bytes(b"")
-    assert newest_checkpoint(tmp_path).header["progress"]["step"] == 1
+    spoil(RunFolder(tmp_path).step_checkpoint(3))
+    RunFolder(tmp_path).step_checkpoint(2).write_bytes(b"")
+    assert newest_checkpoint(RunFolder(tmp_path)).header["progress"]["step"] == 1
 
 
-def test_where_nothing_is_whole_the_message_is_about_the_last(tmp_path):
+def test_without_an_undamaged_checkpoint_the_error_names_the_last(tmp_path):
     save(tmp_path, 1, [1.0], TrainerConfig())
-    spoil(step_path(tmp_path, 1))
+    spoil(RunFolder(tmp_path).step_checkpoint(1))
     with pytest.raises(ValueError, match=r"last\.safetensors is damaged"):
-        newest_checkpoint(tmp_path)
+        newest_checkpoint(RunFolder(tmp_path))
     with pytest.raises(FileNotFoundError, match=r"last\.safetensors is not a file"):
-        newest_checkpoint(tmp_path / "nothing")
+        newest_checkpoint(RunFolder(tmp_path / "nothing"))
 
 
-def test_a_newer_format_is_no_reason_to_go_back(tmp_path, monkeypatch):
+def test_a_newer_format_is_refused_instead_of_skipped(tmp_path, monkeypatch):
     """Going on from the one before would replace what a newer version can read."""
     save(tmp_path, 1, [1.0, 2.0], TrainerConfig())
     monkeypatch.setattr(checkpoint, "FORMAT", checkpoint.FORMAT + 1)
     save(tmp_path, 2, [1.0, 2.0], TrainerConfig())
     monkeypatch.undo()
     with pytest.raises(ValueError, match="update seq2seq"):
-        newest_checkpoint(tmp_path)
+        newest_checkpoint(RunFolder(tmp_path))
 
 
-def test_a_best_that_was_damaged_with_the_last_is_made_again(tmp_path, caplog):
+def test_a_best_checkpoint_damaged_with_the_last_is_replaced(tmp_path, caplog):
     """They are the same file where the newest was the best. The one before it may still be there;
     otherwise the run forgets a best that nobody could use."""
     for step in (1, 2, 3):
         save(tmp_path, step, [1.0, 2.0, 3.0], TrainerConfig())
-    spoil(checkpoint_path(tmp_path, "best"))
-    found = newest_checkpoint(tmp_path)
+    spoil(RunFolder(tmp_path).checkpoint("best"))
+    found = newest_checkpoint(RunFolder(tmp_path))
     assert found.header["progress"]["best_step"] == 2
-    assert step_of(checkpoint_path(tmp_path, "best")) == 2
+    assert step_of(RunFolder(tmp_path).checkpoint("best")) == 2
     for step, scores in ((1, [1.0]), (2, [1.0, 0.5]), (3, [1.0, 0.5, 2.0])):
         save(tmp_path / "other", step, scores, TrainerConfig(keep_last=2))
-    assert set(saved_steps(tmp_path / "other")) == {2, 3}
-    spoil(checkpoint_path(tmp_path / "other", "best"))
-    found = newest_checkpoint(tmp_path / "other")
+    assert set(RunFolder(tmp_path / "other").saved_steps()) == {2, 3}
+    spoil(RunFolder(tmp_path / "other").checkpoint("best"))
+    found = newest_checkpoint(RunFolder(tmp_path / "other"))
     progress = found.read("progress", Progress)
     assert (progress.step, progress.best_score, progress.ranking) == (2, None, [])
-    assert "best.safetensors is damaged too" in caplog.text
+    assert "best.safetensors is damaged as well" in caplog.text
 
 
 # --- one writer ---------------------------------------------------------------------------------
@@ -315,7 +318,7 @@ def test_a_second_process_is_refused_until_the_first_is_dead(tmp_path):
     child = os.fork()
     if child == 0:
         try:
-            with claim(tmp_path):
+            with claim(RunFolder(tmp_path)):
                 os.write(writing, b"x")
                 signal.pause()
         finally:
@@ -324,7 +327,7 @@ def test_a_second_process_is_refused_until_the_first_is_dead(tmp_path):
         assert os.read(reading, 1) == b"x"
         with (
             pytest.raises(OSError, match="another process trains there") as caught,
-            claim(tmp_path),
+            claim(RunFolder(tmp_path)),
         ):
             pass
         assert str(tmp_path) in str(caught.value)
@@ -333,17 +336,17 @@ def test_a_second_process_is_refused_until_the_first_is_dead(tmp_path):
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
         os.close(reading), os.close(writing)
-    with claim(tmp_path):
+    with claim(RunFolder(tmp_path)):
         pass
-    with claim(tmp_path):  # a claim that ended is no obstacle either
+    with claim(RunFolder(tmp_path)):  # a claim that ended is no obstacle either
         pass
 
 
-def test_training_in_a_folder_in_use_is_refused_in_one_line(tmp_path):
+def test_training_in_a_locked_folder_is_refused_in_one_line(tmp_path):
     for name in ("checkpoints", ".hydra"):
         (tmp_path / "run" / name).mkdir(parents=True)
-    checkpoint_path(tmp_path / "run", "last").write_bytes(b"not looked at")
-    with claim(tmp_path / "run"):
+    RunFolder(tmp_path / "run").checkpoint("last").write_bytes(b"not looked at")
+    with claim(RunFolder(tmp_path / "run")):
         done = run_script("train", "resume=run", cwd=tmp_path)
     assert list((tmp_path / "run" / ".hydra").iterdir()) == []
     assert done.returncode == 2

@@ -1,16 +1,20 @@
-"""The journal tells one straight story, also of a run that was interrupted."""
+"""The journal of an interrupted run reads like that of an uninterrupted one."""
 
 import json
 import math
 import re
 
-import numpy as np
 import pytest
 from conftest import ROOT
+from matplotlib.figure import Figure
 from tensorboard.backend.event_processing import plugin_event_accumulator
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
+from seq2seq.run_folder import RunFolder
 from seq2seq.training.journal import Journal
+from seq2seq.training.task import Drawing
+
+PICTURE = Drawing(Figure(figsize=(0.1, 0.1)), "{}")
 
 
 def lines(folder):
@@ -25,32 +29,32 @@ def board(folder):
 
 
 def write(folder, steps, start=0, close=True):
-    """A run from ``start`` that logs, draws and writes at each step; 1,000 + start tells whose."""
-    journal = Journal(folder, start)
+    """Log, draw and write at each step, from ``start``; the loss identifies the run."""
+    journal = Journal(RunFolder(folder), start)
     for step in steps:
         journal.record("train", step, {"loss": 1000.0 + start, "epoch": 1})
-        journal.picture("alignment/a", step, np.zeros((2, 3, 3), np.uint8))
+        journal.draw("alignment/a", step, PICTURE)
         journal.text("translation/a", step, "ein *Hund*")
     if close:
         journal.close()
     return journal
 
 
-def test_a_line_for_each_event_in_order(tmp_path):
+def test_each_event_is_one_line_in_order(tmp_path):
     write(tmp_path, range(1, 4))
     assert lines(tmp_path) == [
         {"event": "train", "step": step, "loss": 1000.0, "epoch": 1} for step in (1, 2, 3)
     ]
 
 
-def test_a_line_is_in_the_file_at_once(tmp_path):
+def test_lines_are_written_immediately(tmp_path):
     journal = write(tmp_path, [1, 2], close=False)
     assert len(lines(tmp_path)) == 2
     journal.close()
 
 
 @pytest.mark.parametrize("resumed_at", [1, 3, 5])
-def test_a_resumed_run_takes_back_what_came_after_its_checkpoint(tmp_path, resumed_at):
+def test_a_resumed_run_removes_events_after_its_checkpoint(tmp_path, resumed_at):
     write(tmp_path, range(1, 6))
     write(tmp_path, range(resumed_at + 1, 9), start=resumed_at)
     assert [line["step"] for line in lines(tmp_path)] == list(range(1, 9))
@@ -60,7 +64,7 @@ def test_a_resumed_run_takes_back_what_came_after_its_checkpoint(tmp_path, resum
     assert [path.name for path in tmp_path.glob("*.partial")] == []
 
 
-def test_a_half_written_last_line_goes(tmp_path):
+def test_an_incomplete_last_line_is_removed(tmp_path):
     write(tmp_path, [1, 2])
     path = tmp_path / "journal.jsonl"
     path.write_text(path.read_text() + '{"event": "train", "st')
@@ -68,7 +72,7 @@ def test_a_half_written_last_line_goes(tmp_path):
     assert [line["step"] for line in lines(tmp_path)] == [1, 2, 3]
 
 
-def test_no_curve_and_no_picture_doubles_back(tmp_path):
+def test_curves_pictures_and_texts_never_double_back(tmp_path):
     write(tmp_path, range(1, 6))
     write(tmp_path, range(4, 8), start=3)
     write(tmp_path, range(7, 10), start=6)
@@ -84,8 +88,8 @@ def test_no_curve_and_no_picture_doubles_back(tmp_path):
     assert [event.value for event in scalars] == [1000.0] * 3 + [1003.0] * 3 + [1006.0] * 3
 
 
-def test_what_is_no_number_is_null_in_json(tmp_path):
-    journal = Journal(tmp_path)
+def test_non_finite_numbers_are_null_in_json(tmp_path):
+    journal = Journal(RunFolder(tmp_path))
     values = {"loss": math.nan, "perplexity": math.inf, "low": -math.inf, "bleu": 0.0, "name": "a"}
     journal.record("valid", 1, values)
     journal.close()
@@ -103,15 +107,15 @@ def test_what_is_no_number_is_null_in_json(tmp_path):
     }
 
 
-def test_flushed_events_can_be_read_while_the_run_goes_on(tmp_path):
+def test_flushed_events_can_be_read_during_the_run(tmp_path):
     journal = write(tmp_path, [1, 2], close=False)
     journal.flush()
     assert len(board(tmp_path).Scalars("train/loss")) == 2
     journal.close()
 
 
-def test_no_picture_is_left_out(tmp_path):
-    """Nor shown by chance only: TensorBoard is started so that it takes all of a long run."""
+def test_all_pictures_are_shown(tmp_path):
+    """V2: `make tensorboard` shows every picture of a long run, not a random sample."""
     write(tmp_path, range(1, 51))
     assert [event.step for event in board(tmp_path).Images("alignment/a")] == list(range(1, 51))
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")

@@ -13,11 +13,12 @@ from tensorboard.backend.event_processing.plugin_event_accumulator import EventA
 
 from seq2seq.cli.command import one_line
 from seq2seq.config.training import TrainConfig
+from seq2seq.run_folder import RunFolder
 from seq2seq.training.journal import Journal
 
 
 def test_runs_that_are_killed_end_as_the_one_that_is_left_alone(tmp_path):
-    options = ("--kills", "3", "--seed", "2", "--leave-seconds", "200")
+    options = ("--kills", "3", "--seed", "2", "--exit-seconds", "200")
     done = subprocess.run(
         [sys.executable, str(ROOT / "tools" / "soak.py"), *options, "--work", tmp_path / "soak"],
         capture_output=True,
@@ -25,7 +26,7 @@ def test_runs_that_are_killed_end_as_the_one_that_is_left_alone(tmp_path):
         env=os.environ | {"OMP_NUM_THREADS": "1"},
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    end = "0 lost runs, 0 runs that differ, 0 differing bits, 0 faults in all\n"
+    end = "0 lost runs, 0 runs that differ, 0 differing bits, 0 errors in total\n"
     assert done.stdout.endswith(end)
 
 
@@ -43,7 +44,7 @@ def test_a_validation_that_was_told_but_not_saved_is_told_once(tmp_path):
     """Stopped as it validates at step 4, which saves; resumed, killed between telling and saving;
     and resumed again."""
     for lives in range(3):
-        journal = Journal(tmp_path, 4 if lives else 0, validated=not lives)
+        journal = Journal(RunFolder(tmp_path), 4 if lives else 0, validated=not lives)
         if not lives:
             journal.record("valid", 2, {"loss": 5.0})
             journal.record("train", 4, {"loss": 4.0})

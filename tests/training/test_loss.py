@@ -39,7 +39,7 @@ def test_the_objective_is_torchs_own(batch, smoothing):
 
 @pytest.mark.parametrize("smoothing", SMOOTHING)
 def test_smoothing_leaves_the_likelihood_alone(batch, smoothing):
-    assert token_cross_entropy(*batch, smoothing).nll == token_cross_entropy(*batch).objective
+    assert token_cross_entropy(*batch, smoothing).reported == token_cross_entropy(*batch).objective
 
 
 @given(st.integers(0, 6), st.integers(0, 3), st.sampled_from(SMOOTHING), st.integers(0, 99))
@@ -72,13 +72,13 @@ def test_splitting_a_batch_changes_nothing(batch, smoothing, size):
         for logits, target in zip(*(side.split(size) for side in batch), strict=True)
     ]
     torch.testing.assert_close(sum(part.objective for part in parts), whole.objective)
-    torch.testing.assert_close(sum(part.nll for part in parts), whole.nll)
+    torch.testing.assert_close(sum(part.reported for part in parts), whole.reported)
     assert sum(count_tokens(target) for target in batch[1].split(size)) == count_tokens(batch[1])
 
 
 def test_equal_logits_cost_the_logarithm_of_the_vocabulary():
     loss = token_cross_entropy(torch.zeros(1, 3, V), torch.tensor([[1, 2, PAD]]), 0.3)
-    assert loss.nll.item() == pytest.approx(2 * math.log(V))
+    assert loss.reported.item() == pytest.approx(2 * math.log(V))
     assert loss.objective.item() == pytest.approx(2 * math.log(V))
 
 
@@ -86,7 +86,7 @@ def test_nothing_but_padding_costs_nothing():
     logits = torch.randn(2, 3, V, requires_grad=True)
     loss = token_cross_entropy(logits, torch.full((2, 3), PAD), 0.1)
     loss.objective.backward()
-    assert loss.objective == loss.nll == 0
+    assert loss.objective == loss.reported == 0
     assert (logits.grad == 0).all()
 
 
@@ -104,8 +104,8 @@ def test_the_gradient_is_softmax_minus_target(batch, smoothing):
 def test_half_precision_logits_are_summed_in_single_precision(batch):
     logits, target = batch[0].bfloat16(), batch[1]
     loss = token_cross_entropy(logits, target)
-    assert loss.nll.dtype == torch.float32
-    torch.testing.assert_close(loss.nll, token_cross_entropy(logits.float(), target).nll)
+    assert loss.reported.dtype == torch.float32
+    torch.testing.assert_close(loss.reported, token_cross_entropy(logits.float(), target).reported)
 
 
 @pytest.mark.parametrize("smoothing", SMOOTHING)

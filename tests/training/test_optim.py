@@ -1,4 +1,4 @@
-"""Learning rates follow their formula, and an optimiser remembers what it knew."""
+"""Learning rates follow their formulas, and optimizers restore their state."""
 
 import math
 
@@ -10,73 +10,77 @@ from hypothesis import strategies as st
 from seq2seq.checkpoint import load_checkpoint, save_checkpoint
 from seq2seq.config.training import OptimConfig, ScheduleConfig
 from seq2seq.training.optim import (
+    OPTIMIZERS,
+    SCHEDULES,
     build_optimizer,
+    build_schedule,
     optimizer_tensors,
-    rate_factor,
     restore_optimizer,
     set_learning_rate,
 )
 
-SCHEDULES = ["constant", "linear", "cosine", "inverse_sqrt"]
 schedules = st.builds(
-    ScheduleConfig, st.sampled_from(SCHEDULES), st.integers(0, 50), st.floats(0, 0.99)
+    ScheduleConfig, st.sampled_from(list(SCHEDULES)), st.integers(0, 50), st.floats(0, 0.99)
 )
 
 
 @given(schedules, st.integers(0, 1000), st.floats(0, 1))
-def test_the_rate_is_a_share_of_the_highest(schedule, step, progress):
-    assert 0 <= rate_factor(schedule, step, progress) <= 1
+def test_factors_lie_in_the_unit_interval(schedule, step, progress):
+    assert 0 <= build_schedule(schedule)(step, progress) <= 1
 
 
 @given(schedules, st.integers(50, 1000), st.integers(1, 50), st.floats(0, 1), st.floats(0, 1))
-def test_after_the_warm_up_the_rate_never_grows(schedule, step, more, progress, other):
+def test_rates_never_grow_after_the_warm_up(schedule, step, more, progress, other):
     early, late = sorted((progress, other))
-    earlier, later = rate_factor(schedule, step, early), rate_factor(schedule, step + more, late)
+    earlier, later = (
+        build_schedule(schedule)(step, early),
+        build_schedule(schedule)(step + more, late),
+    )
     assert later <= earlier + 1e-12
 
 
 @pytest.mark.parametrize("name", SCHEDULES)
-def test_the_warm_up_is_linear_and_its_first_update_counts(name):
+def test_warm_up_is_linear_from_the_first_update(name):
     schedule = ScheduleConfig(name, warmup_steps=4)
-    rates = [rate_factor(schedule, step, 0.0) for step in range(4)]
+    rates = [build_schedule(schedule)(step, 0.0) for step in range(4)]
     assert rates == pytest.approx([1 / 4, 2 / 4, 3 / 4, 1])
 
 
 @pytest.mark.parametrize("name", SCHEDULES)
-def test_without_warm_up_the_first_update_has_the_whole_rate(name):
-    assert rate_factor(ScheduleConfig(name), 0, 0.0) == 1
+def test_the_first_update_without_warm_up_has_the_full_rate(name):
+    assert build_schedule(ScheduleConfig(name))(0, 0.0) == 1
 
 
-def test_constant_is_constant():
-    assert {rate_factor(ScheduleConfig(), step, step / 100) for step in range(101)} == {1.0}
+def test_constant_schedule_is_constant():
+    assert {build_schedule(ScheduleConfig())(step, step / 100) for step in range(101)} == {1.0}
 
 
 @pytest.mark.parametrize("decay_from", [0.0, 0.5])
-def test_linear_and_cosine_fall_to_zero_and_are_halved_midway(decay_from):
+def test_linear_and_cosine_reach_half_midway_and_zero_at_the_end(decay_from):
     midway = (1 + decay_from) / 2
     for name in ("linear", "cosine"):
         schedule = ScheduleConfig(name, decay_from=decay_from)
-        assert rate_factor(schedule, 9, decay_from) == 1
-        assert rate_factor(schedule, 9, midway) == pytest.approx(1 / 2)
-        assert rate_factor(schedule, 9, 1.0) == pytest.approx(0)
+        assert build_schedule(schedule)(9, decay_from) == 1
+        assert build_schedule(schedule)(9, midway) == pytest.approx(1 / 2)
+        assert build_schedule(schedule)(9, 1.0) == pytest.approx(0)
     quarter = decay_from + (1 - decay_from) / 4
-    assert rate_factor(ScheduleConfig("linear", decay_from=decay_from), 9, quarter) == (
+    assert build_schedule(ScheduleConfig("linear", decay_from=decay_from))(9, quarter) == (
         pytest.approx(3 / 4)
     )
-    assert rate_factor(ScheduleConfig("cosine", decay_from=decay_from), 9, quarter) == (
+    assert build_schedule(ScheduleConfig("cosine", decay_from=decay_from))(9, quarter) == (
         pytest.approx((1 + math.sqrt(1 / 2)) / 2)
     )
 
 
 @pytest.mark.parametrize("warmup_steps", [1, 10])
-def test_inverse_sqrt_goes_on_where_the_warm_up_ends(warmup_steps):
+def test_inverse_sqrt_continues_where_the_warm_up_ends(warmup_steps):
     schedule = ScheduleConfig("inverse_sqrt", warmup_steps)
-    rates = [rate_factor(schedule, step, 0.0) for step in range(4 * warmup_steps)]
+    rates = [build_schedule(schedule)(step, 0.0) for step in range(4 * warmup_steps)]
     assert rates[warmup_steps - 1] == max(rates) == 1
     assert rates[-1] == pytest.approx(1 / 2)  # four times the steps, half the rate
 
 
-def test_the_rate_that_is_set_is_the_rate_that_is_used():
+def test_an_update_uses_the_learning_rate_that_was_set():
     weight = torch.nn.Parameter(torch.tensor([1.0]))
     optimizer = build_optimizer(OptimConfig("adam", epsilon=1e-12), [weight])
     set_learning_rate(optimizer, 0.25)
@@ -86,8 +90,8 @@ def test_the_rate_that_is_set_is_the_rate_that_is_used():
     assert weight.item() == pytest.approx(0.75)
 
 
-@pytest.mark.parametrize("name", ["adam", "adamw", "adadelta"])
-def test_the_optimiser_has_the_constants_asked_for(name):
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_the_optimizer_has_the_configured_constants(name):
     config = OptimConfig(name, 0.5, [0.8, 0.7], 0.6, 0.03, 0.2)
     (group,) = build_optimizer(config, [torch.nn.Parameter(torch.ones(1))]).param_groups
     assert (group["lr"], group["eps"], group["weight_decay"]) == (0.5, 0.03, 0.2)
@@ -97,8 +101,8 @@ def test_the_optimiser_has_the_constants_asked_for(name):
         assert tuple(group["betas"]) == (0.8, 0.7)
 
 
-@pytest.mark.parametrize("name", ["adam", "adamw", "adadelta"])
-def test_a_restored_optimiser_makes_the_same_next_updates(name, tmp_path):
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_a_restored_optimizer_continues_identically(name, tmp_path):
     generator = torch.Generator().manual_seed(0)
     start = [torch.randn(shape, generator=generator) for shape in ((3, 2), (12,))]
     gradients = [[torch.randn(p.shape, generator=generator) for p in start] for _ in range(6)]
@@ -124,13 +128,13 @@ def test_a_restored_optimiser_makes_the_same_next_updates(name, tmp_path):
     update(copies, restored, slice(3, 6))
     assert all(torch.equal(a, b) for a, b in zip(parameters, copies, strict=True))
 
-    # Without its memory it would have gone another way.
+    # Without its state it would have made other updates.
     forgetful, fresh = made(start)
     update(forgetful, fresh, slice(3, 6))
     assert not torch.equal(forgetful[0], parameters[0])
 
 
-def test_a_new_optimiser_has_nothing_to_remember():
+def test_a_new_optimizer_has_an_empty_state():
     optimizer = build_optimizer(OptimConfig(), [torch.nn.Parameter(torch.ones(1))])
     assert optimizer_tensors(optimizer) == {}
     restore_optimizer(optimizer, {})
