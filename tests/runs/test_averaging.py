@@ -60,6 +60,9 @@ def test_it_is_the_mean(pair, tmp_path):
 floats = st.floats(width=32, allow_nan=False, allow_infinity=False)
 
 
+@pytest.mark.guarantee(
+    "An average is the mean, of checkpoints of one model only, and overwrites nothing."
+)
 @given(st.lists(floats, min_size=1, max_size=6))
 def test_no_mean_is_further_off_than_rounding(pair, tmp_path_factory, values):
     """Against exact arithmetic: no other number of the type lies nearer, but for the rounding of
@@ -126,6 +129,9 @@ def test_an_average_translates_but_cannot_be_resumed(pair, tmp_path):
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.guarantee(
+    "An average is the mean, of checkpoints of one model only, and overwrites nothing."
+)
 @pytest.mark.parametrize(
     ("settings", "named"),
     [
@@ -174,6 +180,9 @@ def test_other_subwords_are_refused(pair, tmp_path):
     )
 
 
+@pytest.mark.guarantee(
+    "An average is the mean, of checkpoints of one model only, and overwrites nothing."
+)
 def test_an_existing_output_is_not_overwritten(pair, tmp_path):
     """The output might be the file that a run resumes from."""
     before = pair[0].read_bytes()

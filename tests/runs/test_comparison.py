@@ -110,6 +110,7 @@ def test_all_models_are_drawn_on_the_same_sentences(compared):
     assert (folder / "comparison.png").read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.guarantee("Comparisons need equal conditions, and continue where they were stopped.")
 def test_a_stopped_comparison_continues(compared):
     """Finished runs are kept, with alignments of further lines added; missing runs are trained."""
     folder, arguments, start, done = compared
@@ -129,6 +130,7 @@ def test_a_stopped_comparison_continues(compared):
     assert len(again.stdout.splitlines()) == len(done.stdout.splitlines())
 
 
+@pytest.mark.guarantee("Comparisons need equal conditions, and continue where they were stopped.")
 @pytest.mark.parametrize(
     ("changes", "named"),
     [

@@ -96,6 +96,9 @@ def change_journal(folder, change):
 # --- the manifest -----------------------------------------------------------------------------
 
 
+@pytest.mark.guarantee(
+    "A run records everything that decides it, and can be reproduced and compared with itself."
+)
 def test_the_manifest_records_what_determines_a_run(first, config):
     found = read_manifest(RunFolder(first))
     assert found["config"]["optim"]["learning_rate"] == 0.01
@@ -168,6 +171,9 @@ def test_the_inputs_of_a_run_are_read_once(config, tmp_path, monkeypatch):
 # --- once more --------------------------------------------------------------------------------
 
 
+@pytest.mark.guarantee(
+    "A run records everything that decides it, and can be reproduced and compared with itself."
+)
 def test_an_equal_run_is_reported_as_equal(first, tmp_path):
     assert again(first, tmp_path) is None
 
@@ -181,6 +187,9 @@ def test_the_script_exits_with_status_3_if_runs_diverge(copy, tmp_path):
     assert len(list(tmp_path.glob("runs/reproduced/*/manifest.json"))) == 1
 
 
+@pytest.mark.guarantee(
+    "A run records everything that decides it, and can be reproduced and compared with itself."
+)
 @pytest.mark.parametrize("event", ["train", "valid"])
 @pytest.mark.parametrize("step", [3, 6])
 def test_a_changed_value_is_found_at_its_step(first, copy, event, step):
@@ -211,6 +220,9 @@ def test_a_different_speed_is_ignored(first, copy):
     assert compare_runs(RunFolder(copy), RunFolder(first)) is None
 
 
+@pytest.mark.guarantee(
+    "A run records everything that decides it, and can be reproduced and compared with itself."
+)
 @pytest.mark.parametrize("value", [1e-7, -0.0])
 def test_a_single_different_bit_of_a_parameter_is_found(first, copy, value):
     """Also the sign of a zero, which no comparison of numbers sees."""

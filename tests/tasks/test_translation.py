@@ -105,6 +105,7 @@ def losses(path):
 # --- updates ----------------------------------------------------------------------------------
 
 
+@pytest.mark.guarantee("Accumulated small batches make the same update as a large one.")
 def test_every_target_token_has_the_same_weight_whatever_its_batch(config, tmp_path):
     """M7: four accumulated batches of 16 sentences make the update of one of 64."""
     # An epsilon above the rounding of sums: below it Adam turns noise into whole steps.
@@ -136,6 +137,9 @@ def test_half_precision_learns_what_single_precision_does(config, tmp_path, prec
     assert single != half  # or nothing was computed in half precision
 
 
+@pytest.mark.guarantee(
+    "Non-finite updates are skipped, counted and named; several in a row stop the run."
+)
 @pytest.mark.parametrize("accumulate_batches", [1, 2])
 def test_a_skipped_update_is_reported_with_its_lines(config, tmp_path, caplog, accumulate_batches):
     """With blank lines before and between: line numbers are those of the file."""
@@ -169,6 +173,7 @@ def test_a_skipped_update_is_reported_with_its_lines(config, tmp_path, caplog, a
         assert f"(tokens of the first: {length} and {length}, " in message
 
 
+@pytest.mark.guarantee("If memory runs out, the batch is named and the run saved.")
 def test_out_of_memory_names_the_setting_that_makes_batches_smaller(config, tmp_path):
     trainer = make(config, tmp_path)
 
@@ -210,6 +215,7 @@ def with_batch_size(translator, size):
     return Translator(translator.model, translator.source, translator.target, changed)
 
 
+@pytest.mark.guarantee("Batch size and order do not change translations.")
 def test_validation_scores_do_not_depend_on_the_batch_size(trained):
     translator = trained[0].task.translator
     results = [evaluate(with_batch_size(translator, n), EvaluationSet(VALID)) for n in (1, 7, 64)]
@@ -218,6 +224,9 @@ def test_validation_scores_do_not_depend_on_the_batch_size(trained):
         assert result.scores["bleu"] == results[0].scores["bleu"]
 
 
+@pytest.mark.guarantee(
+    "Loss and perplexity are means over all target tokens, regardless of batching."
+)
 def test_validation_loss_is_the_mean_over_all_target_tokens(trained):
     translator = with_batch_size(trained[0].task.translator, 1)
     total = -sum(translator.score([pair])[0].log_prob for pair in VALID)
@@ -228,6 +237,9 @@ def test_validation_loss_is_the_mean_over_all_target_tokens(trained):
     assert scores["target_tokens"] == tokens
 
 
+@pytest.mark.guarantee(
+    "Validation translates without reading the references, and does not change training."
+)
 def test_hypotheses_do_not_depend_on_references(trained):
     """M6: other references give other scores for the same translations."""
     translator = trained[0].task.translator
@@ -243,6 +255,9 @@ def test_hypotheses_do_not_depend_on_references(trained):
         assert result.scores["loss"] != true.scores["loss"]
 
 
+@pytest.mark.guarantee(
+    "TensorBoard and the run folder hold the pictures of the same sentences, one per validation."
+)
 def test_the_chosen_sentences_are_drawn_with_their_own_weights(trained):
     """V7: line 999 does not exist."""
     _, path = trained
@@ -253,6 +268,9 @@ def test_the_chosen_sentences_are_drawn_with_their_own_weights(trained):
         assert shown["source_tokens"] == [*VALID[line - 1].source.split(), "</s>"]
 
 
+@pytest.mark.guarantee(
+    "A checkpoint contains vocabularies and settings: translating needs no other file."
+)
 def test_a_checkpoint_translates_without_the_corpus(config, tmp_path):
     """D9: vocabularies are in the file; the training text is not read again."""
     text = tmp_path / "text"
@@ -268,6 +286,7 @@ def test_a_checkpoint_translates_without_the_corpus(config, tmp_path):
     assert [(t.text, t.score) for t in found] == [(t.text, t.score) for t in expected]
 
 
+@pytest.mark.guarantee("A model trained on the sample task of reversing words solves it.")
 def test_the_reverse_task_is_learned(config, tmp_path):
     """The known answer: reversing short sequences needs attention that moves backward."""
     valid = list(reversals(50, 4, seed=4))

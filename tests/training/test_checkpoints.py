@@ -68,6 +68,9 @@ def spoil(path):
 # --- what is kept -------------------------------------------------------------------------------
 
 
+@pytest.mark.guarantee(
+    "As many newest and best checkpoints are kept as requested; no other file is removed."
+)
 @hypothesis.settings(max_examples=20)
 @given(
     st.lists(st.integers(0, 4).map(float), min_size=1, max_size=7),
@@ -108,6 +111,7 @@ def test_two_checkpoints_are_kept_by_default():
     assert TrainerConfig().keep_last >= 2
 
 
+@pytest.mark.guarantee("`last` and `best` are real files: a run can be moved or copied.")
 def test_last_and_best_are_real_files(tmp_path):
     """T11: no symbolic links."""
     save(tmp_path, 1, [1.0], TrainerConfig())
@@ -171,6 +175,9 @@ def no_link(*arguments):
     raise OSError(95, "Operation not supported")
 
 
+@pytest.mark.guarantee(
+    "A complete checkpoint exists at every moment of a save, also after a crash."
+)
 @pytest.mark.parametrize("links", [True, False], ids=["links", "copies"])
 @pytest.mark.parametrize(
     "scores", [[1.0, 2.0, 3.0, 4.0], [1.0, 3.0, 2.0, 0.0]], ids=["best", "not"]
@@ -214,6 +221,9 @@ def test_a_crash_at_any_step_of_a_save_loses_nothing(tmp_path, monkeypatch, link
     assert died > 15  # of one file, two names, and what is no longer kept
 
 
+@pytest.mark.guarantee(
+    "A complete checkpoint exists at every moment of a save, also after a crash."
+)
 def test_old_checkpoints_are_removed_only_after_new_ones_are_flushed(tmp_path, monkeypatch):
     """A power cut may undo whatever was not flushed."""
     settings = TrainerConfig(keep_last=1)
@@ -233,6 +243,10 @@ def test_old_checkpoints_are_removed_only_after_new_ones_are_flushed(tmp_path, m
 # --- damage -------------------------------------------------------------------------------------
 
 
+@pytest.mark.guarantee(
+    "A damaged file is detected; if it is the newest, the run resumes from the previous one "
+    "and says so."
+)
 def test_a_damaged_last_checkpoint_is_skipped_with_a_warning(tmp_path, caplog):
     """T2: an unreadable newest file falls back to the one before, loudly."""
     for step in (1, 2, 3):
@@ -262,6 +276,10 @@ def test_a_damaged_or_missing_last_link_loses_nothing(tmp_path):
     assert newest_checkpoint(RunFolder(tmp_path)).header["progress"]["step"] == 2
 
 
+@pytest.mark.guarantee(
+    "A damaged file is detected; if it is the newest, the run resumes from the previous one "
+    "and says so."
+)
 def test_several_damaged_checkpoints_are_skipped(tmp_path):
     settings = TrainerConfig(keep_last=3)
     for step in (1, 2, 3):
@@ -312,6 +330,7 @@ def test_a_best_checkpoint_damaged_with_the_last_is_replaced(tmp_path, caplog):
 # --- one writer ---------------------------------------------------------------------------------
 
 
+@pytest.mark.guarantee("Only one process at a time trains in a folder.")
 def test_a_second_process_is_refused_until_the_first_is_dead(tmp_path):
     """Even one that dies by kill -9 leaves no lock behind."""
     reading, writing = os.pipe()
@@ -342,6 +361,7 @@ def test_a_second_process_is_refused_until_the_first_is_dead(tmp_path):
         pass
 
 
+@pytest.mark.guarantee("Only one process at a time trains in a folder.")
 def test_training_in_a_locked_folder_is_refused_in_one_line(tmp_path):
     for name in ("checkpoints", ".hydra"):
         (tmp_path / "run" / name).mkdir(parents=True)

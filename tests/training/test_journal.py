@@ -53,6 +53,7 @@ def test_lines_are_written_immediately(tmp_path):
     journal.close()
 
 
+@pytest.mark.guarantee("Curves and pictures never repeat a step after a restart.")
 @pytest.mark.parametrize("resumed_at", [1, 3, 5])
 def test_a_resumed_run_removes_events_after_its_checkpoint(tmp_path, resumed_at):
     write(tmp_path, range(1, 6))
@@ -72,6 +73,7 @@ def test_an_incomplete_last_line_is_removed(tmp_path):
     assert [line["step"] for line in lines(tmp_path)] == [1, 2, 3]
 
 
+@pytest.mark.guarantee("Curves and pictures never repeat a step after a restart.")
 def test_curves_pictures_and_texts_never_double_back(tmp_path):
     write(tmp_path, range(1, 6))
     write(tmp_path, range(4, 8), start=3)
@@ -114,6 +116,9 @@ def test_flushed_events_can_be_read_during_the_run(tmp_path):
     journal.close()
 
 
+@pytest.mark.guarantee(
+    "TensorBoard and the run folder hold the pictures of the same sentences, one per validation."
+)
 def test_all_pictures_are_shown(tmp_path):
     """V2: `make tensorboard` shows every picture of a long run, not a random sample."""
     write(tmp_path, range(1, 51))

@@ -17,6 +17,7 @@ from seq2seq.run_folder import RunFolder
 from seq2seq.training.journal import Journal
 
 
+@pytest.mark.guarantee("A run that is killed and resumed equals an uninterrupted run, bit for bit.")
 def test_runs_that_are_killed_end_as_the_one_that_is_left_alone(tmp_path):
     options = ("--kills", "3", "--seed", "2", "--exit-seconds", "200")
     done = subprocess.run(

@@ -63,6 +63,9 @@ def test_gradients_at_padding_are_zero(batch):
     assert (logits.grad[target != PAD] != 0).any(dim=-1).all()
 
 
+@pytest.mark.guarantee(
+    "Loss and perplexity are means over all target tokens, regardless of batching."
+)
 @pytest.mark.parametrize("smoothing", SMOOTHING)
 @pytest.mark.parametrize("size", [1, 3])
 def test_splitting_a_batch_changes_nothing(batch, smoothing, size):
@@ -108,6 +111,9 @@ def test_half_precision_logits_are_summed_in_single_precision(batch):
     torch.testing.assert_close(loss.reported, token_cross_entropy(logits.float(), target).reported)
 
 
+@pytest.mark.guarantee(
+    "The loss computed in chunks equals the loss of all logits, gradients included."
+)
 @pytest.mark.parametrize("smoothing", SMOOTHING)
 @pytest.mark.parametrize("rows", [1, 4, 99], ids=lambda rows: f"{rows}_rows_a_chunk")
 def test_chunks_give_the_loss_and_the_gradients_of_all_logits(batch, smoothing, rows, monkeypatch):

@@ -101,6 +101,7 @@ def test_the_optimizer_has_the_configured_constants(name):
         assert tuple(group["betas"]) == (0.8, 0.7)
 
 
+@pytest.mark.guarantee("A run that is killed and resumed equals an uninterrupted run, bit for bit.")
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_a_restored_optimizer_continues_identically(name, tmp_path):
     generator = torch.Generator().manual_seed(0)

@@ -113,6 +113,7 @@ def validated(name, scores):
 # --- updates ----------------------------------------------------------------------------------
 
 
+@pytest.mark.guarantee("Accumulated small batches make the same update as a large one.")
 def test_accumulated_small_batches_equal_a_large_batch(tmp_path):
     """M7: every item has the same weight, whatever batch it is in."""
     runs = []
@@ -127,6 +128,7 @@ def test_accumulated_small_batches_equal_a_large_batch(tmp_path):
     assert losses[0] == pytest.approx(losses[1], rel=1e-5)
 
 
+@pytest.mark.guarantee("Accumulated small batches make the same update as a large one.")
 def test_incomplete_groups_at_the_end_of_an_epoch_are_trained_on(tmp_path):
     config = with_trainer(CONFIG, accumulate_batches=2, max_steps=None, max_epochs=2)
     progress = make(tmp_path, config).fit()
@@ -146,6 +148,7 @@ def test_fp16_overflow_lowers_the_scale_and_is_not_counted_as_a_skip(tmp_path):
     assert resumed.precision.scaler.get_scale() == scale
 
 
+@pytest.mark.guarantee("The same seed gives the same run.")
 def test_the_seed_determines_the_run(tmp_path, whole):
     same = make(tmp_path / "same")
     same.fit()
@@ -154,6 +157,9 @@ def test_the_seed_determines_the_run(tmp_path, whole):
     assert events(tmp_path / "other", "train") != events(tmp_path / "same", "train")
 
 
+@pytest.mark.guarantee(
+    "Validation translates without reading the references, and does not change training."
+)
 def test_validating_more_often_changes_no_parameter(tmp_path, whole):
     often = make(tmp_path / "often", with_trainer(CONFIG, validate_every_steps=1))
     often.fit()
@@ -197,6 +203,7 @@ def test_several_objectives_have_their_own_optimizers_and_curves(tmp_path):
 # --- the best checkpoint ----------------------------------------------------------------------
 
 
+@pytest.mark.guarantee("The best checkpoint is the best by the selected metric, and always finite.")
 @pytest.mark.parametrize(
     ("select", "scores", "best"),
     [
@@ -219,6 +226,7 @@ def test_the_best_checkpoint_follows_the_direction_of_its_metric(tmp_path, selec
     assert header(tmp_path)["progress"]["best_step"] == best
 
 
+@pytest.mark.guarantee("The best checkpoint is the best by the selected metric, and always finite.")
 def test_a_model_without_a_finite_loss_is_never_best(tmp_path):
     config = with_trainer(CONFIG, select="bleu", max_steps=2, validate_every_steps=1)
     progress = make(tmp_path, config, kind=validated("loss", [NAN, math.inf])).fit()
@@ -226,6 +234,7 @@ def test_a_model_without_a_finite_loss_is_never_best(tmp_path):
     assert not RunFolder(tmp_path).checkpoint("best").exists()
 
 
+@pytest.mark.guarantee("The best checkpoint is the best by the selected metric, and always finite.")
 @pytest.mark.parametrize("value", [NAN, math.inf])
 def test_a_model_with_a_non_finite_parameter_is_never_best(tmp_path, value):
     config = with_trainer(CONFIG, max_steps=2, validate_every_steps=1)
@@ -241,6 +250,9 @@ def test_a_model_with_a_non_finite_parameter_is_never_best(tmp_path, value):
     assert trainer.fit().best_step == 1
 
 
+@pytest.mark.guarantee(
+    "As many newest and best checkpoints are kept as requested; no other file is removed."
+)
 @pytest.mark.parametrize(("select", "best"), [("bleu", (2, 5)), ("loss", (3, 6))])
 def test_the_best_checkpoints_are_kept(tmp_path, select, best):
     config = with_trainer(CONFIG, select=select, validate_every_steps=1, keep_best=2, keep_last=1)
@@ -260,6 +272,7 @@ def test_patience_counts_validations_since_the_best_across_a_restart(tmp_path):
 # --- interruptions ----------------------------------------------------------------------------
 
 
+@pytest.mark.guarantee("A run that is killed and resumed equals an uninterrupted run, bit for bit.")
 @pytest.mark.parametrize("optimizer", ["adam", "adadelta"])
 @pytest.mark.parametrize("stop", [1, 3, 5, 7])
 def test_a_run_killed_after_a_save_resumes_bit_for_bit(tmp_path, stop, optimizer):
@@ -312,6 +325,10 @@ def test_resuming_a_finished_run_changes_no_checkpoint(tmp_path, whole):
     assert {path: path.read_bytes() for path in tmp_path.rglob("*.safetensors")} == before
 
 
+@pytest.mark.guarantee(
+    "A damaged file is detected; if it is the newest, the run resumes from the previous one "
+    "and says so."
+)
 def test_a_damaged_newest_checkpoint_falls_back_to_the_one_before(tmp_path):
     """T2: and the run ends as if nothing had happened."""
     config = with_trainer(CONFIG, validate_every_steps=2)
@@ -330,6 +347,9 @@ def test_a_damaged_newest_checkpoint_falls_back_to_the_one_before(tmp_path):
     assert_same_run(whole, resumed)
 
 
+@pytest.mark.guarantee(
+    "Ctrl-C and SIGTERM save the run after the current step, also during a validation."
+)
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 @pytest.mark.parametrize(("method", "step"), [("_update", 1), ("_log", 4), ("_save", 3)])
 def test_a_signal_saves_the_run_which_then_resumes_bit_for_bit(
@@ -356,6 +376,9 @@ def test_a_signal_saves_the_run_which_then_resumes_bit_for_bit(
     assert_same_run(whole, resumed)
 
 
+@pytest.mark.guarantee(
+    "Ctrl-C and SIGTERM save the run after the current step, also during a validation."
+)
 @pytest.mark.parametrize("step", [3, 6])
 def test_a_signal_abandons_a_validation_which_is_repeated_on_resume(
     tmp_path, whole, monkeypatch, step
@@ -405,6 +428,9 @@ def break_loss(trainer, steps):
     trainer.task.loss = loss
 
 
+@pytest.mark.guarantee(
+    "Non-finite updates are skipped, counted and named; several in a row stop the run."
+)
 def test_updates_without_a_finite_gradient_are_skipped_counted_and_named(tmp_path, caplog):
     config = with_trainer(CONFIG, log_every_steps=6, validate_every_steps=2)
     trainer = make(tmp_path, config)
@@ -423,6 +449,9 @@ def test_updates_without_a_finite_gradient_are_skipped_counted_and_named(tmp_pat
     assert len(reported) == 3
 
 
+@pytest.mark.guarantee(
+    "Non-finite updates are skipped, counted and named; several in a row stop the run."
+)
 def test_consecutive_skips_end_the_run_also_across_a_restart(tmp_path):
     """T7: both checkpoints stay finite, and the message names step and setting."""
     config = with_trainer(CONFIG, max_steps=50, validate_every_steps=2)
@@ -442,6 +471,7 @@ def test_consecutive_skips_end_the_run_also_across_a_restart(tmp_path):
     assert header(tmp_path, "best")["progress"]["step"] <= 3
 
 
+@pytest.mark.guarantee("If memory runs out, the batch is named and the run saved.")
 @pytest.mark.parametrize("error", [RuntimeError("CUDA out of memory. Tried"), MemoryError()])
 def test_running_out_of_memory_saves_the_run_and_names_the_batch(tmp_path, error):
     trainer = make(tmp_path, with_trainer(CONFIG, accumulate_batches=2))
@@ -474,6 +504,9 @@ def test_other_errors_in_an_update_are_not_hidden(tmp_path):
 # --- pictures ---------------------------------------------------------------------------------
 
 
+@pytest.mark.guarantee(
+    "TensorBoard and the run folder hold the pictures of the same sentences, one per validation."
+)
 def test_every_validation_writes_and_shows_each_picture(tmp_path):
     """V2, V7: as many pictures in the event file as on disk, under one tag."""
     make(tmp_path, with_trainer(CONFIG, max_steps=4, validate_every_steps=2)).fit()
