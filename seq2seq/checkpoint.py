@@ -39,7 +39,7 @@ class Checkpoint(NamedTuple):
     header: dict[str, Any]
     path: Path
 
-    def part(self, name: str) -> dict[str, Tensor]:
+    def section(self, name: str) -> dict[str, Tensor]:
         """Return the tensors whose names begin with ``<name>.``, without this prefix."""
         start = name + "."
         return {
@@ -59,11 +59,11 @@ class Checkpoint(NamedTuple):
             if not isinstance(value, dict) or name not in value:
                 raise ValueError(f"checkpoint={self.path}: {key} is missing.")
             value = value[name]
-        with self.blamed():
+        with self.naming_file():
             return from_json(kind, value, key)
 
     @contextmanager
-    def blamed(self) -> Iterator[None]:
+    def naming_file(self) -> Iterator[None]:
         """Context in which every ValueError is made to name the file."""
         try:
             yield
@@ -112,8 +112,8 @@ def link_checkpoint(path: Path, name: Path) -> None:
             shutil.copyfile(path, partial)
 
 
-def load_checkpoint(path: Path, parts: tuple[str, ...] | None = None) -> Checkpoint:
-    """Read a checkpoint, or only the tensors whose names begin with one of ``parts``.
+def load_checkpoint(path: Path, sections: tuple[str, ...] | None = None) -> Checkpoint:
+    """Read a checkpoint, or only the tensors whose names begin with one of ``sections``.
 
     Raises:
         FileNotFoundError: there is no such file.
@@ -131,7 +131,7 @@ def load_checkpoint(path: Path, parts: tuple[str, ...] | None = None) -> Checkpo
             metadata = file.metadata() or {}
             _check_format(path, metadata)
             names = list(file.keys())
-            wanted = [name for name in names if parts is None or name.split(".")[0] in parts]
+            wanted = [name for name in names if sections is None or name.split(".")[0] in sections]
             tensors = {name: file.get_tensor(name) for name in wanted}
         header = _parse(metadata["header"])
         if "config" in header:

@@ -50,7 +50,7 @@ def set_threads(threads: int | None) -> int:
     return torch.get_num_threads()
 
 
-def one_thread_each(work: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
+def map_single_threaded(work: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
     """Apply ``work`` to every item, in parallel, with one single-threaded worker per torch thread.
 
     Many small operations run faster as two independent workers than as one that splits each
@@ -68,10 +68,10 @@ def one_thread_each(work: Callable[[Item], Result], items: Sequence[Item]) -> li
             return list(pool.map(work, items))
     finally:
         torch.set_num_threads(threads)  # the default of threads that start later
-        hand_back_memory()  # memory of the finished threads
+        release_memory()  # memory of the finished threads
 
 
-def hand_back_memory() -> None:
+def release_memory() -> None:
     """Return freed memory to the operating system, on Linux.
 
     The C library keeps freed memory for each thread separately: other threads cannot use it.
@@ -120,7 +120,7 @@ def processor() -> str:
     return names[0] if names else platform.processor()
 
 
-def counted(number: int, noun: str) -> str:
+def plural(number: int, noun: str) -> str:
     """Return a number with its noun: ``1 thread``, ``2 threads``."""
     return f"{number} {noun}" + "s" * (number != 1)
 

@@ -100,10 +100,10 @@ def test_any_json_header_is_restored(tmp_path_factory, content):
 
 def test_sections_are_selected_by_whole_prefixes(path):
     save_checkpoint(path, TENSORS | {"modelling.weight": torch.ones(1)}, HEADER)
-    loaded = load_checkpoint(path, parts=("model", "rng"))
+    loaded = load_checkpoint(path, sections=("model", "rng"))
     assert set(loaded.tensors) == {"model.weight", "model.bias", "rng.torch"}
-    assert same(loaded.part("model"), {k: TENSORS[f"model.{k}"] for k in ("weight", "bias")})
-    assert loaded.part("optimizer") == {}
+    assert same(loaded.section("model"), {k: TENSORS[f"model.{k}"] for k in ("weight", "bias")})
+    assert loaded.section("optimizer") == {}
 
 
 def test_tensors_that_share_storage_or_need_gradients_are_saved(path):
@@ -394,7 +394,7 @@ def test_only_the_tensors_that_are_read_are_checked(whole, tmp_path):
     tensors["optimizer.0.exp_avg"] += 1
     path = tmp_path / "part.safetensors"
     save_file(tensors, path, metadata)
-    load_checkpoint(path, parts=("model", "tokenizer"))
+    load_checkpoint(path, sections=("model", "tokenizer"))
     with pytest.raises(DamagedCheckpointError, match=r"'optimizer\.0\.exp_avg'"):
         load_checkpoint(path)
 

@@ -13,8 +13,8 @@ from seq2seq import device as device_module
 from seq2seq import precision as precision_module
 from seq2seq.device import (
     environment,
-    hand_back_memory,
-    one_thread_each,
+    map_single_threaded,
+    release_memory,
     select_device,
     set_threads,
 )
@@ -113,7 +113,9 @@ def three_threads():
 
 @pytest.mark.parametrize("count", [0, 2, 3, 20])
 def test_results_of_threads_are_in_order(three_threads, count):
-    assert one_thread_each(lambda item: item * item, range(count)) == [n * n for n in range(count)]
+    assert map_single_threaded(lambda item: item * item, range(count)) == [
+        n * n for n in range(count)
+    ]
     assert torch.get_num_threads() == 3
 
 
@@ -124,7 +126,7 @@ def test_workers_run_in_parallel_with_one_thread_each(three_threads):
         together.wait()
         return torch.get_num_threads()
 
-    assert one_thread_each(work, range(3)) == [1, 1, 1]
+    assert map_single_threaded(work, range(3)) == [1, 1, 1]
 
 
 def test_error_in_a_thread_stops_the_others_and_restores_the_number_of_threads(three_threads):
@@ -135,7 +137,7 @@ def test_error_in_a_thread_stops_the_others_and_restores_the_number_of_threads(t
         raise ValueError(f"item {item}")
 
     with pytest.raises(ValueError, match="item 0"):
-        one_thread_each(work, range(1000))
+        map_single_threaded(work, range(1000))
     assert len(begun) < 1000
     assert torch.get_num_threads() == 3
 
@@ -154,11 +156,11 @@ def test_freed_memory_is_returned_to_the_system():
     *many, last = [torch.ones(2**14) for _ in range(2**11)]  # 128 MiB
     del many
     before = resident()
-    hand_back_memory()
+    release_memory()
     assert resident() < before - 100 * 2**20
     assert last.sum() == 2**14
 
 
 def test_other_c_libraries_are_supported(monkeypatch):
     monkeypatch.setattr(ctypes, "CDLL", lambda name: object())
-    hand_back_memory()
+    release_memory()

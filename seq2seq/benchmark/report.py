@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from seq2seq.benchmark.updates import PHASES
-from seq2seq.device import counted
+from seq2seq.device import plural
 
 MIB = 2**20
 
@@ -20,8 +20,8 @@ def report(result: dict[str, Any]) -> str:
     environment = result["environment"]
     lines = [
         f"{environment['processor']}, {environment['device']}, "
-        f"{counted(environment['threads'], 'thread')}, torch {environment['torch']}; medians of "
-        f"{counted(result['settings']['repeats'], 'turn')} [quartiles]"
+        f"{plural(environment['threads'], 'thread')}, torch {environment['torch']}; medians of "
+        f"{plural(result['settings']['repeats'], 'turn')} [quartiles]"
     ]
     for name, section in sections.items():
         if name in result:

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from seq2seq.evaluation.bleu import bleu_of_statistics, bleu_statistics, resampled_bleu
 
 INTERVAL = (2.5, 97.5)  # percentiles: 95% of the resampled scores lie between them
-FEWEST = 2  # resampling a single sentence always draws the same corpus
+MIN_SENTENCES = 2  # resampling a single sentence always draws the same corpus
 
 
 class Estimate(NamedTuple):
@@ -102,7 +102,7 @@ def bleu_by_length(
         number = int(inside.sum())
         mean = float(lengths[inside].mean()) if number else None
         estimate = None
-        if number >= FEWEST:
+        if number >= MIN_SENTENCES:
             draws = resampled_bleu(statistics[inside], num_resamples, seed)
             estimate = _estimate(bleu_of_statistics(statistics[inside].sum(axis=0)), draws)
         bins.append(LengthBin(first, last, number, mean, estimate))
@@ -145,9 +145,10 @@ def bleu_gap(
     if mask.dtype != bool or mask.shape != (len(ours),):  # integers would be used as indices
         raise ValueError(f"chosen must hold True or False for each of the {len(ours):,} sentences.")
     number = int(mask.sum())
-    if number < FEWEST:
+    if number < MIN_SENTENCES:
         raise ValueError(
-            f"{number} of {len(ours):,} sentences are chosen; resampling takes {FEWEST} or more."
+            f"{number} of {len(ours):,} sentences are chosen; resampling takes "
+            f"{MIN_SENTENCES} or more."
         )
     (our_score, our_draws), (their_score, their_draws) = (
         (

@@ -38,9 +38,9 @@ def average_checkpoints(paths: Sequence[Path], output: Path) -> None:
     first, *others = [load_checkpoint(path, NEEDED) for path in paths]
     for other in others:
         _check_same(first, other)
-    total = {name: tensor.double() for name, tensor in first.part("model").items()}
+    total = {name: tensor.double() for name, tensor in first.section("model").items()}
     for other in others:
-        for name, tensor in other.part("model").items():
+        for name, tensor in other.section("model").items():
             total[name] += tensor.double()
     tensors = first.tensors | {
         f"model.{name}": (tensor / len(paths)).to(first.tensors[f"model.{name}"].dtype)
@@ -80,14 +80,14 @@ def _check_same(first: Checkpoint, other: Checkpoint) -> None:
     one, two = (c.read("config.model", ModelConfig) for c in (first, other))
     if different := differences({"model": asdict(one)}, {"model": asdict(two)}):
         raise ValueError(f"{start}another model ({'; '.join(map(str, different))}).")
-    models, other_models = first.part("tokenizer"), other.part("tokenizer")
+    models, other_models = first.section("tokenizer"), other.section("tokenizer")
     if first.read("sides", dict) != other.read("sides", dict) or not (
         models.keys() == other_models.keys()
         and all(torch.equal(models[name], other_models[name]) for name in models)
     ):
         raise ValueError(f"{start}another tokenizer or vocabulary.")
     try:
-        check_tensors(other.part("model"), first.part("model"))
+        check_tensors(other.section("model"), first.section("model"))
     except ValueError as error:
         raise ValueError(f"{start}{error}") from error
 

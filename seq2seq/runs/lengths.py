@@ -12,7 +12,7 @@ from seq2seq.config.schema import settings
 from seq2seq.config.scripts import CompareLengthsConfig
 from seq2seq.config.training import TrainConfig
 from seq2seq.data.tokenizer import build_tokenizer
-from seq2seq.evaluation.significance import FEWEST, Estimate, bleu_by_length, bleu_gap
+from seq2seq.evaluation.significance import MIN_SENTENCES, Estimate, bleu_by_length, bleu_gap
 from seq2seq.figures.curves import Curve, length_figure
 from seq2seq.figures.heatmap import Panel, panel_figure
 from seq2seq.figures.style import save_figure
@@ -98,7 +98,7 @@ def lengths_table(
 
 def _gaps(runs: Sequence[ComparedRun], is_long: NDArray[np.bool_], long: int) -> list[str]:
     """The gain from attention on long sentences, for each pair of runs that differ only in it."""
-    if is_long.sum() < FEWEST:
+    if is_long.sum() < MIN_SENTENCES:
         return [f"The test set has {is_long.sum()} sentences of more than {long} words (long=)."]
     notes = []
     for run, baseline in itertools.product(runs, runs):

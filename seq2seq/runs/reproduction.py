@@ -130,7 +130,7 @@ def compare_runs(first: RunFolder, second: RunFolder) -> str | None:
     found = _first_difference_in_curves(*curves)
     if found is not None:
         return found
-    parameters = (_last(folder).part("model") for folder in (first, second))
+    parameters = (_last(folder).section("model") for folder in (first, second))
     return _first_difference_in_parameters(*parameters)
 
 

@@ -43,7 +43,7 @@ def load_translator(
         ValueError, OSError: as ``load_checkpoint``, or the file does not hold a model. Names the
             file.
     """
-    checkpoint = load_checkpoint(path, parts=("model", "tokenizer"))
+    checkpoint = load_checkpoint(path, sections=("model", "tokenizer"))
     source, target = load_codecs(checkpoint)
     model = load_model(checkpoint, len(source.vocabulary), len(target.vocabulary))
     return Translator(model.to(device).eval(), source, target, config), checkpoint
@@ -55,7 +55,7 @@ def load_codecs(checkpoint: Checkpoint) -> tuple[Codec, Codec]:
     Raises:
         ValueError: a vocabulary or a tokenizer is not valid; names the file.
     """
-    models = checkpoint.part("tokenizer")
+    models = checkpoint.section("tokenizer")
 
     def load(name: str) -> Codec:
         entry = f"sides.{name}"
@@ -68,7 +68,7 @@ def load_codecs(checkpoint: Checkpoint) -> tuple[Codec, Codec]:
             "vocabulary": checkpoint.read(f"{entry}.vocabulary", list[str]),
         }
         model = models.get(name)
-        with checkpoint.blamed():
+        with checkpoint.naming_file():
             # spaCy would take a path for a model, and execute the code there.
             if set("/\\") & set(language := state["tokenizer"]["language"]):
                 raise ValueError(f"{entry}.tokenizer.language={language!r} is not a language.")
@@ -91,8 +91,8 @@ def load_model(
     """
     sizes = source_vocabulary_size, target_vocabulary_size
     config = checkpoint.read("config.model", ModelConfig)
-    parameters = checkpoint.part("model")
-    with checkpoint.blamed():
+    parameters = checkpoint.section("model")
+    with checkpoint.naming_file():
         check_values(config, "model.")
         check_tensors(parameters, _stored_outline(config, parameters, sizes).state_dict())
     model = build_model(config, *sizes)

@@ -14,7 +14,7 @@ from seq2seq.config.training import DecodingConfig
 from seq2seq.data.batching import collate, pad_sources
 from seq2seq.data.codec import Codec, Encoded
 from seq2seq.data.vocabulary import BOS, EOS, PAD, SPECIALS, UNK
-from seq2seq.device import one_thread_each
+from seq2seq.device import map_single_threaded
 from seq2seq.model.decoder import DecoderStep
 from seq2seq.model.encoder_decoder import EncoderDecoder
 from seq2seq.search.beam import beam_search
@@ -121,7 +121,7 @@ class Translator:
         size = self.config.batch_size
         batches = [order[start : start + size] for start in range(0, len(order), size)]
         batches.reverse()  # the longest first, so that no thread waits for one at the end
-        map_batches = one_thread_each if self.model.device.type == "cpu" else map
+        map_batches = map_single_threaded if self.model.device.type == "cpu" else map
         # Every thread has an inference mode of its own.
         found = map_batches(torch.inference_mode()(work), batches)
         for rows, batch_results in zip(batches, found, strict=True):

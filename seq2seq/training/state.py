@@ -62,11 +62,11 @@ def restore_run(checkpoint: Checkpoint, task: Task) -> Progress:
         "python": checkpoint.read("random.python", tuple[int, list[int], float | None]),
         "numpy": checkpoint.read("random.numpy", tuple[int, int, float]),
     }
-    with checkpoint.blamed():
-        parameters = checkpoint.part("model")
+    with checkpoint.naming_file():
+        parameters = checkpoint.section("model")
         check_tensors(parameters, task.model.state_dict())
         states = {
-            prefix: (objective.optimizer, checkpoint.part(prefix))
+            prefix: (objective.optimizer, checkpoint.section(prefix))
             for prefix, objective in _by_prefix(task.objectives).items()
         }
         for optimizer, held in states.values():
@@ -78,7 +78,7 @@ def restore_run(checkpoint: Checkpoint, task: Task) -> Progress:
         if not 0 <= position <= 624:  # NumPy would read memory beyond its 624 words
             raise ValueError(f"random.numpy position {position} must lie in [0, 624].")
         try:
-            restore_random_state(checkpoint.part("rng"), random)
+            restore_random_state(checkpoint.section("rng"), random)
         # The errors that torch, NumPy and Python each raise for an invalid state.
         except (LookupError, TypeError, RuntimeError, OverflowError) as error:
             raise ValueError("its random states are invalid.") from error

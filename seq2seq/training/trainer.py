@@ -13,7 +13,7 @@ from tqdm import tqdm
 
 from seq2seq.checkpoint import Checkpoint
 from seq2seq.config.training import TrainerConfig
-from seq2seq.device import hand_back_memory, is_out_of_memory
+from seq2seq.device import is_out_of_memory, release_memory
 from seq2seq.evaluation.metrics import Metric, format_values, is_better
 from seq2seq.precision import Precision
 from seq2seq.run_folder import RunFolder
@@ -112,7 +112,7 @@ class Trainer:
         """Free what only further updates would need, twice the size of the model; it is saved."""
         for objective in self.task.objectives:
             objective.optimizer.state.clear()
-        hand_back_memory()
+        release_memory()
 
     def finished(self) -> bool:
         """Whether a limit is reached."""

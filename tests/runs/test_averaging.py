@@ -28,7 +28,7 @@ def pair(tmp_path_factory):
 
 
 def parameters(path):
-    return load_checkpoint(path).part("model")
+    return load_checkpoint(path).section("model")
 
 
 def bits(tensors):

@@ -193,7 +193,7 @@ def test_an_absurd_learning_rate_leaves_finite_checkpoints(config, tmp_path):
     with pytest.raises(ValueError, match="step"):
         make(config, tmp_path).fit()
     for path in tmp_path.rglob("*.safetensors"):
-        for tensor in load_checkpoint(path).part("model").values():
+        for tensor in load_checkpoint(path).section("model").values():
             assert tensor.isfinite().all(), path
 
 

@@ -467,7 +467,7 @@ def test_consecutive_skips_end_the_run_also_across_a_restart(tmp_path):
     assert "\n" not in str(caught.value)
     for name in ("best", "last"):
         stored = load_checkpoint(RunFolder(tmp_path).checkpoint(name))
-        assert all(tensor.isfinite().all() for tensor in stored.part("model").values())
+        assert all(tensor.isfinite().all() for tensor in stored.section("model").values())
     assert header(tmp_path, "best")["progress"]["step"] <= 3
 
 
