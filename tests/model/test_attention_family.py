@@ -141,7 +141,7 @@ def test_parameters_under_their_old_names_are_loaded(tmp_path):
     assert old.keys() != parameters.keys()
     path = tmp_path / "old.safetensors"
     save_checkpoint(path, {f"model.{name}": tensor for name, tensor in old.items()}, {})
-    loaded = load_checkpoint(path).part("model")
+    loaded = load_checkpoint(path).section("model")
     assert loaded.keys() == parameters.keys()
     assert all(torch.equal(loaded[name], tensor) for name, tensor in parameters.items())
 
