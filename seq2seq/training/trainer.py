@@ -276,7 +276,11 @@ class Trainer:
             self.journal.draw(tag, progress.step, drawing)
         for tag, text in report.texts.items():
             self.journal.text(tag, progress.step, text)
-        score = report.values[self.metric.name]
+        if (score := report.values.get(self.metric.name)) is None:
+            raise ValueError(
+                f"trainer.select={self.metric.name}: the validation has no such score; choose one "
+                f"of {', '.join(report.values)}."
+            )
         # A diverged model still has a BLEU, if only 0; and the words whose embeddings are not
         # finite may all be missing from the validation set.
         is_finite = math.isfinite(report.values.get("loss", 0.0)) and math.isfinite(score)

@@ -226,6 +226,12 @@ def test_the_best_checkpoint_follows_the_direction_of_its_metric(tmp_path, selec
     assert header(tmp_path)["progress"]["best_step"] == best
 
 
+def test_a_metric_that_the_validation_lacks_is_refused(tmp_path):
+    config = with_trainer(CONFIG, select="aer", max_steps=1)
+    with pytest.raises(ValueError, match=r"trainer\.select=aer: .* choose one of loss"):
+        make(tmp_path, config).fit()
+
+
 @pytest.mark.guarantee("The best checkpoint is the best by the selected metric, and always finite.")
 def test_a_model_without_a_finite_loss_is_never_best(tmp_path):
     config = with_trainer(CONFIG, select="bleu", max_steps=2, validate_every_steps=1)
