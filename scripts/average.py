@@ -7,6 +7,12 @@ The output is a checkpoint for evaluate.py, translate.py and plot_alignment.py. 
 from, and says in its header what it was made of.
 """
 
+if __name__ == "__main__":  # before the imports, which take seconds
+    from seq2seq.cli.exit import begin
+
+    begin()
+
+
 import logging
 from pathlib import Path
 

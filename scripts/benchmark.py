@@ -10,13 +10,19 @@ in bfloat16. All take turns, so that their ratios hold on a noisy machine too. T
 stdout, and all figures, with every turn, to runs/benchmark/<date>_<time>/benchmark.json.
 """
 
+if __name__ == "__main__":  # before the imports, which take seconds
+    from seq2seq.cli.exit import begin
+
+    begin()
+
+
 import json
 import logging
 import sys
 
-from seq2seq.cli.command import command, output_dir  # isort: skip  (see ``command_line``)
 from seq2seq.benchmark.report import report
 from seq2seq.benchmark.suite import run_benchmark
+from seq2seq.cli.command import command, output_dir
 from seq2seq.cli.exit import write
 from seq2seq.config.scripts import BenchmarkConfig
 

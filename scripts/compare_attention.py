@@ -11,6 +11,12 @@ spread over seeds) and comparison.png (the same sentence under each mechanism). 
 goes to stdout at the end.
 """
 
+if __name__ == "__main__":  # before the imports, which take seconds
+    from seq2seq.cli.exit import begin
+
+    begin()
+
+
 import logging
 
 from seq2seq.cli.command import choice, command, output_dir

@@ -12,6 +12,12 @@ and the gap on long sentences) and alignments.png (four alignments of the model 
 trained on all). The table of all goes to stdout at the end.
 """
 
+if __name__ == "__main__":  # before the imports, which take seconds
+    from seq2seq.cli.exit import begin
+
+    begin()
+
+
 import logging
 
 from seq2seq.cli.command import choice, command, output_dir

@@ -8,10 +8,15 @@ JSON on stdout, everything else on stderr. Hypotheses, references and alignments
 beside the checkpoint; sacrebleu references.txt -i hypotheses.txt gives the same BLEU.
 """
 
+if __name__ == "__main__":  # before the imports, which take seconds
+    from seq2seq.cli.exit import begin
+
+    begin()
+
+
 import json
 import logging
 from pathlib import Path
-from tempfile import TemporaryFile
 
 from seq2seq.cli.command import command
 from seq2seq.cli.exit import write
@@ -20,6 +25,7 @@ from seq2seq.config.scripts import EvaluateConfig
 from seq2seq.data.corpus import locate
 from seq2seq.data.reading import ParallelFiles
 from seq2seq.evaluation.metrics import format_scores
+from seq2seq.files import ensure_writable
 from seq2seq.run_folder import evaluation_folder
 from seq2seq.scoring.evaluate import evaluate, read_evaluation_set
 from seq2seq.scoring.output import write_evaluation
@@ -39,13 +45,7 @@ def main(config: EvaluateConfig) -> None:
     folder = (
         Path(config.output) if config.output else evaluation_folder(Path(config.checkpoint), name)
     )
-    try:  # now, not after all sentences are translated
-        folder.mkdir(parents=True, exist_ok=True)
-        TemporaryFile(dir=folder).close()
-    except OSError as error:
-        raise OSError(
-            f"output={folder} cannot be a folder to write into ({error.strerror}); give another."
-        ) from error
+    ensure_writable(folder, "output")  # now, not after all sentences are translated
     result = evaluate(translator, examples, config.metric_tokenizer)
     write_evaluation(folder, examples, result)
     logging.info(format_scores(result.scores))

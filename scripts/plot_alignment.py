@@ -6,6 +6,12 @@
 Without target, the model translates first. The weights are written beside the picture.
 """
 
+if __name__ == "__main__":  # before the imports, which take seconds
+    from seq2seq.cli.exit import begin
+
+    begin()
+
+
 import logging
 from pathlib import Path
 

@@ -8,6 +8,12 @@ Reports what was read, and what was dropped and why; errors name file and line. 
 the corpus itself, so this script only lets you check the data first.
 """
 
+if __name__ == "__main__":  # before the imports, which take seconds
+    from seq2seq.cli.exit import begin
+
+    begin()
+
+
 from seq2seq.cli.command import command
 from seq2seq.cli.exit import write
 from seq2seq.config.scripts import PrepareConfig

@@ -12,7 +12,12 @@ A run that trainer.max_minutes or a signal ended is repeated up to the last upda
 checkpoint. Where its learning rate fell with the clock, the log says that this cannot be repeated.
 """
 
-import logging
+if __name__ == "__main__":  # before the imports, which take seconds
+    from seq2seq.cli.exit import begin
+
+    begin()
+
+
 import sys
 from pathlib import Path
 
@@ -21,7 +26,7 @@ from seq2seq.cli.exit import write
 from seq2seq.config.scripts import ReproduceConfig
 from seq2seq.run_folder import RunFolder
 from seq2seq.runs.reproduction import compare_runs, train_again
-from seq2seq.signals import Interrupted
+from seq2seq.signals import continued_by
 
 NOT_EQUAL = 3
 
@@ -29,14 +34,11 @@ NOT_EQUAL = 3
 @command("reproduce", ReproduceConfig)
 def main(config: ReproduceConfig) -> None:
     folder = RunFolder(output_dir())
-    try:
+    with continued_by("nothing was compared"):
         train_again(config, folder)
-    except Interrupted as stop:
-        logging.warning("stopped by %s; nothing was compared", stop)
-        sys.exit(stop.exit_status)
-    parted = compare_runs(RunFolder(Path(config.run)), folder)
-    write("equal" if parted is None else f"not equal: {parted}")
-    if parted is not None:
+    difference = compare_runs(RunFolder(Path(config.run)), folder)
+    write("equal" if difference is None else f"not equal: {difference}")
+    if difference is not None:
         sys.exit(NOT_EQUAL)
 
 

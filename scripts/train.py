@@ -9,15 +9,21 @@ The run folder, runs/<name>/<date>_<time>/, holds checkpoints, TensorBoard event
 and, at the end, summary.json. A sweep (--multirun) gets the best development score.
 """
 
+if __name__ == "__main__":  # before the imports, which take seconds
+    from seq2seq.cli.exit import begin
+
+    begin()
+
+
 import logging
-import sys
 
 from seq2seq.cli.command import command, merge_overrides, output_dir, task_overrides
+from seq2seq.config.plugins import require_plugins
 from seq2seq.config.training import TrainConfig
 from seq2seq.device import interpreter
 from seq2seq.run_folder import RunFolder
 from seq2seq.runs.run import Run, check_resumable
-from seq2seq.signals import Interrupted
+from seq2seq.signals import continued_by
 from seq2seq.training.checkpoints import claim, newest_checkpoint
 
 log = logging.getLogger(__name__)
@@ -33,7 +39,7 @@ def main(config: TrainConfig) -> float | None:
 def train(config: TrainConfig, folder: RunFolder) -> float | None:
     run = Run(config, folder) if config.resume is None else resume(folder)
     before = run.trainer.progress.step
-    try:
+    with continued_by(f"continue with: {interpreter()} scripts/train.py resume={folder.path}"):
         progress = run.trainer.fit()
         if progress.step == before:
             log.info(
@@ -42,17 +48,14 @@ def train(config: TrainConfig, folder: RunFolder) -> float | None:
                 before,
             )
         run.finish()
-    except Interrupted as stop:
-        script = f"{interpreter()} scripts/train.py"
-        log.warning("stopped by %s; continue with: %s resume=%s", stop, script, folder.path)
-        sys.exit(stop.exit_status)
     return progress.best_score
 
 
 def resume(folder: RunFolder) -> Run:
-    """The run of a folder from its newest checkpoint on, with the settings that were given anew."""
+    """Continue a run from its newest checkpoint, with the settings given on the command line."""
     checkpoint = newest_checkpoint(folder)
     stored = checkpoint.read("config", TrainConfig)
+    require_plugins(stored.plugins, f"resume={folder.path}")
     config = merge_overrides(checkpoint.header["config"], task_overrides(), TrainConfig)
     for change in check_resumable(stored, config):
         log.info("changed  %s", change)

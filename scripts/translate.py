@@ -9,6 +9,12 @@ by tabs. How many source tokens the model does not know is said on stderr at the
 commonest five of them.
 """
 
+if __name__ == "__main__":  # before the imports, which take seconds
+    from seq2seq.cli.exit import begin
+
+    begin()
+
+
 import sys
 from collections.abc import Iterable, Iterator
 from itertools import islice

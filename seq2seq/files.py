@@ -1,4 +1,4 @@
-"""Atomic replacement of files: a file is written completely or not at all."""
+"""Files that are written completely or not at all, and folders that can be written into."""
 
 import glob
 import os
@@ -49,3 +49,18 @@ def _flush(path: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+def ensure_writable(folder: Path, setting: str) -> None:
+    """Create a folder if it does not exist, and try to write into it.
+
+    Raises:
+        OSError: it cannot be a folder to write into; names the setting that gave it.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=folder).close()
+    except OSError as error:
+        raise OSError(
+            f"{setting}={folder} cannot be a folder to write into ({error.strerror}); give another."
+        ) from error

@@ -19,7 +19,6 @@ MAY_IMPORT = {
     "run_folder": set(),
     "config": {"run_folder"},
     "checkpoint": {"files", "config"},
-    "cli": {"config", "device", "run_folder", "signals"},
     "data": {"config"},
     "attention": {"config"},
     "model": {"config", "attention"},
@@ -37,8 +36,9 @@ MAY_IMPORT["tasks"] = {
     *("config", "data", "evaluation", "fast", "model", "run_folder", "scoring", "search"),
     "training",
 }
-MAY_IMPORT["runs"] = set(MAY_IMPORT) - {"cli"}
-MAY_IMPORT["benchmark"] = set(MAY_IMPORT) - {"cli"}
+MAY_IMPORT["runs"] = set(MAY_IMPORT)
+MAY_IMPORT["benchmark"] = set(MAY_IMPORT)
+MAY_IMPORT["cli"] = set(MAY_IMPORT)
 MODULES = sorted(PACKAGE.rglob("*.py"))
 
 
@@ -78,12 +78,12 @@ def test_no_part_imports_itself_in_a_circle():
 
 @pytest.mark.parametrize("library", ["hydra", "omegaconf"])
 def test_hydra_is_known_in_one_place(library):
-    users = [
-        path.name
+    users = {
+        path.parent.name
         for path in MODULES
         if any(name.split(".")[0] == library for name in imports(path))
-    ]
-    assert users == ["command.py"]
+    }
+    assert users == {"cli"}
 
 
 @pytest.mark.parametrize("library", ["torch", "torchtext"])

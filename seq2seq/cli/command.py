@@ -1,4 +1,4 @@
-"""From the command line to plain dataclasses: the only place that knows Hydra.
+"""From the command line to plain dataclasses.
 
     @command("train", TrainConfig)
     def main(config: TrainConfig) -> float: ...
@@ -7,44 +7,41 @@
         main()
 
 Whatever a user can get wrong ends in one line on stderr and exit status 2, before anything is
-read or written; ``ending`` has the other statuses.
+read or written; ``exit`` lists the other statuses.
 """
 
-from seq2seq.cli.exit import orderly, refuse, write  # isort: skip  (before all that takes long to import)
-
-import argparse
 import gc
 import inspect
+import logging
 import os
 import sys
 from collections.abc import Callable
 from errno import EDQUOT, EFBIG, ENOSPC
 from pathlib import Path
-from typing import Any, NoReturn, TypeVar
+from typing import Any, TypeVar
 
 import hydra
 from hydra import compose, initialize_config_dir
-from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
-from hydra._internal.utils import get_args_parser
 from hydra.core.config_store import ConfigStore
 from hydra.core.hydra_config import HydraConfig
-from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from seq2seq.cli.help import CONF, REPOSITORY, config_groups, usage
-from seq2seq.config.registry import did_you_mean
-from seq2seq.config.renamed import RENAMED
+from seq2seq.cli.exit import orderly_exit, refuse, write
+from seq2seq.cli.help import CONF, REPOSITORY, help_text
+from seq2seq.cli.hydra_internals import split_sweep
+from seq2seq.cli.overrides import UserError, check_overrides, parse_arguments, parse_override
+from seq2seq.cli.preflight import preflight
+from seq2seq.config.plugins import import_plugins
 from seq2seq.config.schema import check_values, settings
 from seq2seq.device import is_out_of_memory
 from seq2seq.run_folder import SNAPSHOT, remove_unused, run_dir, snapshot
+from seq2seq.signals import Interrupted
 
 T = TypeVar("T")
 
-
-class UserError(ValueError):
-    """A setting that cannot be; its text is one line that says what to do."""
+log = logging.getLogger(__name__)
 
 
 def command(
@@ -53,15 +50,15 @@ def command(
     """Make a function of a config dataclass the command that ``conf/<name>.yaml`` describes.
 
     Args:
-        name: of the file in ``conf/``.
+        name: name of the file in ``conf/``.
         schema: the config dataclass.
         sweeps: whether it always runs several jobs, those that its file names.
 
     Returns:
-        What makes a function the command; calling that gives what each job returned.
+        A decorator; the decorated function takes no argument and returns what each job returned.
     """
 
-    # Somebody who sets Hydra's variable for full errors wants the traceback.
+    # A user who sets Hydra's variable for full errors wants the traceback.
     debugging = "HYDRA_FULL_ERROR" in os.environ
 
     def decorate(function: Callable[[Any], Any]) -> Callable[[], list[Any]]:
@@ -70,26 +67,29 @@ def command(
         def job(composed: DictConfig) -> Any:
             try:
                 results.append(function(typed(composed, schema)))
+            except Interrupted as stop:
+                log.warning("stopped by %s", stop)
+                sys.exit(stop.exit_status)
             except (ValueError, OSError, MemoryError, RuntimeError) as error:
-                # Of torch's many errors, a user can do something about one.
-                fault = isinstance(error, RuntimeError) and not is_out_of_memory(error)
-                if debugging or fault:
+                if debugging or not _is_users(error):
                     raise
                 if HydraConfig.get().output_subdir == SNAPSHOT:  # not that of an earlier start
                     remove_unused(output_dir())
-                refuse(error, one_line(error))
+                refuse(error, error_text(error))
             return results[-1]
 
         def main() -> list[Any]:
-            gc.freeze()  # what was imported stays; to look through it again took 90 ms each time
-            with orderly():
+            gc.freeze()  # imported objects stay; a collection that scans them takes 90 ms
+            with orderly_exit():
                 try:
-                    if parse_arguments().help:
-                        write(usage(inspect.getmodule(function), schema))
+                    args = parse_arguments()
+                    if args.help:
+                        import_plugins(_named_plugins(args.overrides))
+                        write(help_text(inspect.getmodule(function), schema))
                     else:
-                        _start(name, schema, sweeps, job)
+                        _start(name, schema, args.overrides, args.multirun or sweeps, job)
                 except (HydraException, OmegaConfBaseException, UserError, OSError) as error:
-                    refuse(error, one_line(error))
+                    refuse(error, error_text(error))
                 if sweeps and results:
                     write(results[-1])
             return results
@@ -99,91 +99,69 @@ def command(
     return decorate
 
 
-def _start(name: str, schema: type, sweeps: bool, job: Callable[[DictConfig], Any]) -> None:
+def _is_users(error: Exception) -> bool:
+    """Return whether a user can do something about an error; of torch's, about one alone."""
+    return not isinstance(error, RuntimeError) or is_out_of_memory(error)
+
+
+def _start(
+    name: str,
+    schema: type,
+    overrides: list[str],
+    sweeps: bool,
+    job: Callable[[DictConfig], Any],
+) -> None:
     """Check the command line as a whole, then run the jobs that it asks for."""
     register(name, schema)
-    args = parse_arguments()
     # Hydra would print its own errors over several lines; this variable hands them to us.
     os.environ["HYDRA_FULL_ERROR"] = "1"
-    check_overrides(args.overrides, schema)
-    # Composed here once more, so that a bad value leaves no run folder behind, and that of a last
-    # job does not wait for the jobs before it.
+    check_overrides(overrides, schema)
+    # Hydra composes each job once more. This time no run folder exists yet, and a mistake in the
+    # last job of a sweep does not wait for those before it.
     with initialize_config_dir(str(CONF), version_base="1.3"):
-        for overrides in jobs(name, args.overrides, args.multirun or sweeps):
-            typed(compose(name, overrides), schema)
+        for job_overrides in _jobs(name, overrides, sweeps):
+            check_job(typed(compose(name, job_overrides), schema))
     hydra.main(version_base="1.3", config_path=str(CONF), config_name=name)(job)()
 
 
-def in_utf8(argument: str) -> str:
-    """An argument as it was typed, also where the locale makes Python take it for ASCII.
+def check_job(config: Any) -> None:
+    """Import the plug-ins of a job, and refuse choices that do not exist or go together.
 
     Raises:
-        UserError: its bytes are no UTF-8.
+        UserError: names them.
     """
     try:
-        return argument.encode("utf-8", "surrogateescape").decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise UserError(f"{argument!r} is not UTF-8 text (byte {error.start + 1}).") from error
+        import_plugins(getattr(config, "plugins", ()))
+        preflight(config)
+    except (ValueError, RuntimeError) as error:
+        if not _is_users(error):
+            raise
+        raise UserError(error_text(error)) from error
 
 
-class _Parser(argparse.ArgumentParser):
-    """Hydra's flags, refused as everything else is: in one line."""
-
-    def error(self, message: str) -> NoReturn:
-        raise UserError(
-            f"{message}; settings are given as key=value, without dashes, and flags before or "
-            f"behind all of them. --help lists what there is."
-        )
-
-
-def parse_arguments() -> argparse.Namespace:
-    """Flags and overrides of this command line.
+def _named_plugins(overrides: list[str]) -> list[str]:
+    """Return the plug-ins that a command line names, without composing it.
 
     Raises:
-        UserError: a flag that does not exist, or that makes no sense here.
+        UserError: an override cannot be parsed.
     """
-    sys.argv[1:] = [in_utf8(argument) for argument in sys.argv[1:]]
-    args = _Parser(parents=[get_args_parser()], add_help=False).parse_args()
-    reasons = {
-        "config_name": "each script has its own, conf/<script>.yaml",
-        "experimental_rerun": "it reads a pickle, which may run anything; use resume=",
-        "package": "--cfg job prints all settings",
-        "shell_completion": "--help lists all settings",
-    }
-    for flag, reason in reasons.items():
-        if value := getattr(args, flag):
-            shown = flag.replace("_", "-") + ("" if value is True else f"={value}")
-            raise UserError(f"--{shown} is not for this program: {reason}.")
-    commands = {
-        "--run": args.run,
-        "--multirun": args.multirun,
-        "--cfg": args.cfg,
-        "--info": args.info,
-    }
-    given = [flag for flag, is_given in commands.items() if is_given]
-    if len(given) > 1:
-        raise UserError(f"{' and '.join(given)} cannot go together; give one of them.")
-    if args.resolve and args.cfg != "job":  # the others would make the run folder they show
-        raise UserError("--resolve goes with --cfg job alone.")
-    return args
+    parsed = [parse_override(text) for text in overrides]
+    values = [each.value() for each in parsed if each.key_or_group == "plugins"]
+    return [str(name) for value in values if isinstance(value, list) for name in value]
 
 
-def jobs(name: str, overrides: list[str], sweeps: bool) -> list[list[str]]:
-    """The overrides of each job that a command line starts."""
+def _jobs(name: str, overrides: list[str], sweeps: bool) -> list[list[str]]:
+    """Return the overrides of each job that a command line starts."""
     if not sweeps:
         return [overrides]
-    parser = OverridesParser.create()
-    parsed = parser.parse_overrides(overrides)
-    single = [text for text, o in zip(overrides, parsed, strict=True) if not o.is_sweep_override()]
+    single = [text for text in overrides if not parse_override(text).is_sweep_override()]
     sweeper = compose(name, single, return_hydra_config=True).hydra.sweeper
-    if not sweeper._target_.endswith(".BasicSweeper"):
-        return [single]  # what another sweeper tries, it alone knows
-    swept = [f"{key}={values}" for key, values in (sweeper.get("params") or {}).items()]
-    return BasicSweeper.split_arguments(parser.parse_overrides(swept + overrides), None)[0]
+    found = split_sweep(sweeper, overrides)
+    return [single] if found is None else found
 
 
-def one_line(error: BaseException) -> str:
-    """The useful part of an error; Hydra and OmegaConf spread it over lines and causes."""
+def error_text(error: BaseException) -> str:
+    """Return the useful part of an error; Hydra and OmegaConf use several lines and causes."""
     if isinstance(error, HydraException) and isinstance(error.__cause__, OmegaConfBaseException):
         error = error.__cause__
     if isinstance(error, OmegaConfBaseException):
@@ -192,19 +170,19 @@ def one_line(error: BaseException) -> str:
         key = f"{error.full_key}: " if error.full_key else ""
         return key + str(error.msg or error).split("\n")[0]
     if isinstance(error, UnicodeEncodeError):  # of a file name: contents are always UTF-8
-        return f"{error.object!r} is no file name in this locale; set LC_ALL=C.UTF-8."
+        return f"{error.object!r} cannot be a file name in this locale; set LC_ALL=C.UTF-8."
     if isinstance(error, OSError) and error.filename is not None:
         return f"{error.filename}: {error.strerror}."
-    if isinstance(error, OSError) and error.errno in (ENOSPC, EDQUOT, EFBIG):  # has no file's name
+    if isinstance(error, OSError) and error.errno in (ENOSPC, EDQUOT, EFBIG):  # has no file name
         return (
-            f"a file could not be written ({error.strerror}); free some space. A run then goes on "
-            f"with resume=<its folder>."
+            f"a file could not be written ({error.strerror}); free some space. A run then "
+            f"continues with resume=<its folder>."
         )
     return " ".join(str(error).split())
 
 
 def typed(composed: DictConfig, schema: type[T]) -> T:
-    """The composed config as plain dataclasses; beyond this line nobody knows Hydra.
+    """Convert the composed config to plain dataclasses, which know nothing of Hydra.
 
     Raises:
         UserError: a value is impossible or missing.
@@ -215,62 +193,18 @@ def typed(composed: DictConfig, schema: type[T]) -> T:
         meaning = known[missing[0]].metadata["meaning"] if missing[0] in known else "needed"
         raise UserError(f"{missing[0]} is missing ({meaning}); give it as {missing[0]}=...")
     try:
-        # Merged into the schema once more because Hydra lets `+model.typo=1` pass, and the
-        # conversion alone would drop it without a word.
+        # Merged into the schema once more because Hydra accepts `+model.typo=1`, and the
+        # conversion alone would drop it silently.
         values = OmegaConf.to_container(composed, resolve=True)
         config: Any = OmegaConf.to_object(OmegaConf.merge(OmegaConf.structured(schema), values))
         check_values(config)
     except (OmegaConfBaseException, ValueError, OSError) as error:
-        raise UserError(one_line(error)) from error
+        raise UserError(error_text(error)) from error
     return config
 
 
-def check_overrides(overrides: list[str], schema: type) -> None:
-    """Refuse settings and groups that do not exist, with the nearest name that does.
-
-    Raises:
-        UserError: names the override.
-    """
-    known = [key for key, _ in settings(schema)]
-    groups = config_groups()
-    for text in overrides:
-        try:
-            parsed = OverridesParser.create().parse_override(text)
-        except HydraException as error:
-            raise UserError(
-                f"{text!r} is no override: write key=value, and put quotes around a value with "
-                f"blanks, letters beyond a-z or any of , = {{ }} [ ] ( ), as in 'key=\"a, ä\"'."
-            ) from error
-        key = (parsed.key_or_group or "").partition("@")[0]
-        if parsed.is_delete():
-            # Hydra would fall back on the schema's defaults without a word.
-            raise UserError(f"{text}: nothing can be left out; give {key}= another value.")
-        if key.split(".")[0] == "hydra" or key.startswith("hydra/"):
-            continue
-        if key in groups:
-            if not parsed.is_sweep_override():
-                _check_option(text, parsed.value(), groups[key])
-        elif (group := key.replace(".", "/")) in groups and isinstance(parsed.value(), str):
-            raise UserError(f"{text}: the files of conf/ are chosen by {group}={parsed.value()}.")
-        elif key in RENAMED:
-            raise UserError(f"{text}: the setting {key} is now called {RENAMED[key]}.")
-        elif key not in known and not any(name.startswith(key + ".") for name in known):
-            raise UserError(
-                f"{text}: there is no setting {key!r}{did_you_mean(key, known + list(groups))}; "
-                f"--help lists them all."
-            )
-
-
-def _check_option(text: str, value: Any, options: list[str]) -> None:
-    if value not in options:  # null neither: Hydra takes it in conf/ alone
-        raise UserError(
-            f"{text}: there is no {str(value)!r}{did_you_mean(str(value), options)}; "
-            f"choose one of {', '.join(options)}."
-        )
-
-
 def register(name: str, schema: type) -> None:
-    """Make the schema and the resolvers that ``conf/`` uses known to Hydra."""
+    """Tell Hydra the schema, and the resolvers that ``conf/`` uses."""
     ConfigStore.instance().store(name=f"{name}_schema", node=schema)
     OmegaConf.register_new_resolver("repository", lambda path: str(REPOSITORY / path), replace=True)
     # Cached: every mention of the folder within one start means the same folder.
@@ -279,22 +213,22 @@ def register(name: str, schema: type) -> None:
 
 
 def output_dir() -> Path:
-    """The run folder that Hydra made for this job."""
+    """Return the run folder that Hydra made for this job."""
     return Path(HydraConfig.get().runtime.output_dir)
 
 
 def choice(group: str) -> str:
-    """The file of a folder of ``conf/`` that this job uses."""
+    """Return the name of the file that this job uses from a folder of ``conf/``."""
     return str(HydraConfig.get().runtime.choices[group])
 
 
 def task_overrides() -> list[str]:
-    """The settings given on the command line, as they were typed."""
+    """Return the settings given on the command line, as they were typed."""
     return list(HydraConfig.get().overrides.task)
 
 
 def merge_overrides(stored: dict[str, Any], overrides: list[str], schema: type[T]) -> T:
-    """A stored config with some single settings changed.
+    """Return a stored config with some single settings changed.
 
     Raises:
         UserError: an override chooses a whole group, which would silently reset the rest of it.
@@ -302,7 +236,7 @@ def merge_overrides(stored: dict[str, Any], overrides: list[str], schema: type[T
     config = OmegaConf.merge(OmegaConf.structured(schema), stored)
     known = [key for key, _ in settings(schema)]
     for text in overrides:
-        parsed = OverridesParser.create().parse_override(text)
+        parsed = parse_override(text)
         if parsed.key_or_group not in known:
             raise UserError(
                 f"{text}: a run is resumed with the choices it was started with; "

@@ -1,4 +1,4 @@
-"""What a user may type: the choices in ``conf/`` and the text of ``--help``."""
+"""The text of ``--help``: what a command does, the choices in ``conf/``, and every setting."""
 
 import inspect
 from pathlib import Path
@@ -6,6 +6,7 @@ from typing import Any
 
 import yaml
 
+from seq2seq.cli.registries import registries
 from seq2seq.config.schema import MISSING, allowed, settings
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -13,7 +14,7 @@ CONF = REPOSITORY / "conf"
 
 
 def config_groups() -> dict[str, list[str]]:
-    """The folders of ``conf/`` and the choices in each."""
+    """Return the folders of ``conf/`` and the choices in each."""
     groups: dict[str, list[str]] = {}
     for path in sorted(CONF.rglob("*.yaml")):
         group = path.parent.relative_to(CONF).as_posix()
@@ -22,8 +23,8 @@ def config_groups() -> dict[str, list[str]]:
     return groups
 
 
-def usage(module: Any, schema: type) -> str:
-    """The text of ``--help``: what the command does, and every setting."""
+def help_text(module: Any, schema: type) -> str:
+    """Return the text of ``--help`` for a script."""
     lines = [inspect.getdoc(module) or "", "", "Settings are given as key=value.", ""]
     name = Path(module.__file__).stem
     defaults = yaml.safe_load((CONF / f"{name}.yaml").read_text(encoding="utf-8"))["defaults"]
@@ -39,9 +40,11 @@ def usage(module: Any, schema: type) -> str:
         lines.append("")
     others = " (a choice above may give others; --cfg job shows what a run would use)"
     lines.append(f"Single settings, with their defaults{others if groups else ''}:")
+    known = registries()
     for key, item in settings(schema):
-        limits = f"; {allowed(item)}" if allowed(item) else ""
-        lines.append(f"  {key}={_shown(item)}\n      {item.metadata['meaning']}{limits}")
+        limits = "one of " + ", ".join(known[key]) if key in known else allowed(item)
+        lines.append(f"  {key}={_default(item)}")
+        lines.append(f"      {item.metadata['meaning']}" + (f"; {limits}" if limits else ""))
     lines += [
         "",
         "--cfg job prints the composed settings; --multirun a=1,2 tries several values.",
@@ -49,8 +52,8 @@ def usage(module: Any, schema: type) -> str:
     return "\n".join(lines)
 
 
-def _shown(item: Any) -> str:
-    """The default of a setting, as ``--help`` shows it."""
+def _default(item: Any) -> str:
+    """Return the default of a setting as ``--help`` shows it."""
     if callable(item.default_factory):
         return str(item.default_factory())
     if item.default == MISSING:

@@ -10,13 +10,14 @@ from seq2seq.config.training import (
     DEVICE,
     METRIC_TOKENIZERS,
     DecodingConfig,
+    PluginConfig,
     RunConfig,
     TrainConfig,
 )
 
 
 @dataclass
-class PrepareConfig:
+class PrepareConfig(PluginConfig):
     data: DataConfig = group(DataConfig)
 
 
@@ -146,7 +147,7 @@ class AverageConfig:
 
 
 @dataclass
-class ReproduceConfig:
+class ReproduceConfig(PluginConfig):
     run: str = setting(MISSING, "folder of the run to train again", decides="parameters")
     root: str | None = setting(
         None, "folder of the files of its corpus; by default where they were", decides="nothing"

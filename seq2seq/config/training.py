@@ -115,7 +115,6 @@ class TrainerConfig:
         "bleu",
         "score that decides which checkpoint is best",
         decides="scores",
-        choices=("bleu", "loss"),
     )
     keep_last: int = setting(
         2,
@@ -184,8 +183,17 @@ class DecodingConfig:
 
 
 @dataclass
-class RunConfig:
-    """What every script has."""
+class PluginConfig:
+    """Settings of every script that meets what a plug-in may have registered."""
+
+    plugins: list[str] = setting(
+        [], "modules to import first, which register classes of your own", decides="nothing"
+    )
+
+
+@dataclass
+class RunConfig(PluginConfig):
+    """Settings of every script that computes."""
 
     device: str = setting(
         "auto",

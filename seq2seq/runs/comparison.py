@@ -29,6 +29,7 @@ from seq2seq.runs.run import Run, with_absolute_root
 from seq2seq.scoring.evaluate import EvaluationSet
 from seq2seq.scoring.output import to_dict
 from seq2seq.search.loading import load_translator
+from seq2seq.signals import continued_by
 from seq2seq.tasks.translation import TranslationInputs, TranslationTask
 from seq2seq.training.checkpoints import claim, newest_checkpoint
 
@@ -99,8 +100,9 @@ def _train(settings: TrainConfig, folder: RunFolder, inputs: TranslationInputs) 
             resumed = newest_checkpoint(folder)
             _check_same(resumed.header["config"], settings, folder)
         run = Run(settings, folder, resumed, inputs)
-        run.trainer.fit()
-        run.finish()
+        with continued_by(f"go on with the same command and folder={folder.path.parent}"):
+            run.trainer.fit()
+            run.finish()
 
 
 def _texts(folder: RunFolder) -> dict[str, list[str]]:

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from seq2seq.checkpoint import Checkpoint, load_checkpoint
 from seq2seq.config.changes import changes
+from seq2seq.config.plugins import require_plugins
 from seq2seq.config.schema import Change, check_values, differences, from_dict
 from seq2seq.config.scripts import ReproduceConfig
 from seq2seq.config.training import TrainConfig
@@ -63,6 +64,7 @@ def _config(manifest: dict[str, Any], wanted: ReproduceConfig, first: RunFolder)
     """The settings of the run, with its device and threads unless others are ``wanted``."""
     try:
         config = from_dict(TrainConfig, manifest["config"])
+        require_plugins(config.plugins, f"run={first}")
         config = replace(
             config,
             resume=None,

@@ -12,6 +12,7 @@ from torch.overrides import TorchFunctionMode
 
 from seq2seq.checkpoint import Checkpoint, check_tensors, load_checkpoint
 from seq2seq.config.model import ModelConfig
+from seq2seq.config.plugins import require_plugins
 from seq2seq.config.schema import check_values
 from seq2seq.config.scripts import TranslatorConfig
 from seq2seq.config.training import DecodingConfig
@@ -44,6 +45,9 @@ def load_translator(
             file.
     """
     checkpoint = load_checkpoint(path, sections=("model", "tokenizer"))
+    require_plugins(
+        checkpoint.read("config", dict).get("plugins", []), f"checkpoint={checkpoint.path}"
+    )
     source, target = load_codecs(checkpoint)
     model = load_model(checkpoint, len(source.vocabulary), len(target.vocabulary))
     return Translator(model.to(device).eval(), source, target, config), checkpoint
@@ -132,6 +136,21 @@ def _stored_outline(
     # Sizes that no tensor can have: torch has different errors for different ways to ask.
     except (RuntimeError, TypeError, OverflowError) as error:
         raise ValueError("its settings describe an impossible model.") from error
+
+
+def build_outline(
+    config: ModelConfig, source_vocabulary_size: int, target_vocabulary_size: int
+) -> EncoderDecoder:
+    """Build a model whose parameters have shapes, but neither values nor memory.
+
+    Raises:
+        ValueError: a setting has an unknown value, or two settings contradict each other.
+        RuntimeError, TypeError, OverflowError: a size is beyond what any tensor can have.
+    """
+    with torch.device("meta"), WithoutInitialization():
+        # Uniform, because other schemes loop over blocks of matrices.
+        uniform = replace(config, initialization="uniform")
+        return build_model(uniform, source_vocabulary_size, target_vocabulary_size)
 
 
 class WithoutInitialization(TorchFunctionMode):

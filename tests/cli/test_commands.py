@@ -21,7 +21,7 @@ from safetensors.numpy import save_file
 from test_config import COMMANDS
 
 from seq2seq.cli import command as command_line
-from seq2seq.cli.exit import orderly, refuse
+from seq2seq.cli.exit import orderly_exit, refuse
 from seq2seq.config.training import METRIC_TOKENIZERS
 
 LONG = "x" * 300
@@ -395,7 +395,7 @@ def test_ctrl_c_while_a_script_is_imported_ends_quietly(tmp_path, name):
         (folder / library / "__init__.py").write_text(
             "import os, signal, time\nos.kill(os.getpid(), signal.SIGINT)\ntime.sleep(30)\n"
         )
-        running = process(name, cwd=tmp_path, env={"PYTHONPATH": str(folder)})
+        running = process(name, cwd=tmp_path, env={"PYTHONPATH": f"{folder}:{ROOT}"})
         assert running.communicate() == (b"", b"")
         assert running.returncode == -signal.SIGINT  # of which a shell makes 130
 
@@ -431,14 +431,14 @@ def test_a_signal_leaves_in_order_also_where_it_breaks_somebodys_tidying_up(monk
     # Tests that are started in the background inherit that it is ignored.
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
 
-    @orderly()
+    @orderly_exit()
     def stopped():
         try:
             signal.raise_signal(signal.SIGTERM)
         finally:
             raise AttributeError("half made")
 
-    @orderly()
+    @orderly_exit()
     def stopped_in_a_library():
         try:
             signal.raise_signal(signal.SIGINT)
@@ -453,11 +453,3 @@ def test_a_signal_leaves_in_order_also_where_it_breaks_somebodys_tidying_up(monk
     finally:
         signal.signal(signal.SIGINT, before)
     assert capsys.readouterr().err == ""
-
-
-def test_every_script_has_its_signals_first():
-    """``command_line`` comes first, for what is interrupted before it answers with a traceback."""
-    for path in (ROOT / "scripts").glob("*.py"):
-        lines = path.read_text(encoding="utf-8").split("\n")
-        imported = [line for line in lines if line.startswith(("from seq2seq", "import seq2seq"))]
-        assert imported[0].startswith("from seq2seq.cli.command import"), path.name

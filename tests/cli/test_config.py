@@ -16,16 +16,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seq2seq.cli import command as command_line
-from seq2seq.cli.command import (
-    CONF,
-    UserError,
-    config_groups,
-    merge_overrides,
-    register,
-    run_dir,
-    snapshot,
-    typed,
-)
+from seq2seq.cli.command import merge_overrides, register, typed
+from seq2seq.cli.help import CONF, config_groups
+from seq2seq.cli.overrides import UserError
 from seq2seq.config.data import DataConfig, SplitConfig
 from seq2seq.config.registry import did_you_mean
 from seq2seq.config.schema import MISSING, allowed, check_values, from_dict, settings
@@ -41,6 +34,7 @@ from seq2seq.config.scripts import (
     TranslateConfig,
 )
 from seq2seq.config.training import OptimConfig, TrainConfig, TrainerConfig
+from seq2seq.run_folder import run_dir, snapshot
 
 COMMANDS = {
     "train": TrainConfig,
@@ -122,7 +116,7 @@ REFUSED = [
     ("train decoding.beam_size=0", "decoding.beam_size=0"),
     ("train data.max_tokens=-3", "data.max_tokens=-3"),
     ("train model.cell=rnn", "gru, lstm"),
-    ("train trainer.select=accuracy", "bleu, loss"),
+    ("train trainer.select=accuracy", "bleu, chrf, loss"),
     ("train trainer.sentences=[0]", "trainer.sentences"),
     ("train optim.betas=[0.9]", "optim.betas"),
     ("train optim.betas=[2,0.9]", "optim.betas"),
