@@ -30,16 +30,6 @@ class TokenizerConfig:
         "moses",
         "tokenizer that splits sentences",
         decides="text",
-        choices=(
-            "moses",
-            "sentencepiece",
-            "whitespace",
-            "characters",
-            "basic_english",
-            "toktok",
-            "spacy",
-            "revtok",
-        ),
     )
     lowercase: bool = setting(
         False,
