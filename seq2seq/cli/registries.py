@@ -7,8 +7,15 @@ from seq2seq.config.registry import Registry
 
 def registries() -> dict[str, Registry[Any]]:
     """Return the registries; their modules are imported now, as some take long."""
+    from seq2seq.attention.distribution import MODES
+    from seq2seq.attention.masking import NORMALIZERS
+    from seq2seq.attention.scoring import SCORES
     from seq2seq.data.tokenizer import TOKENIZERS
     from seq2seq.evaluation.metrics import METRICS
+    from seq2seq.model.build import INITIALIZATIONS
+    from seq2seq.model.cells import CELLS
 
-    found: tuple[Registry[Any], ...] = (TOKENIZERS, METRICS)
+    found: tuple[Registry[Any], ...] = (
+        *(TOKENIZERS, SCORES, MODES, NORMALIZERS, CELLS, INITIALIZATIONS, METRICS),
+    )
     return {registry.key: registry for registry in found}

@@ -11,19 +11,6 @@ class AttentionConfig:
         "additive",
         "scoring function; none: no attention, the same context at all target positions",
         decides="parameters",
-        choices=(
-            "additive",
-            "normed_additive",
-            "concat",
-            "dot",
-            "scaled_dot",
-            "bilinear",
-            "cosine",
-            "gaussian",
-            "location",
-            "average",
-            "none",
-        ),
     )
     size: int = setting(
         256,
@@ -37,13 +24,11 @@ class AttentionConfig:
         "around a predicted position (local_p), a single position, sampled in training (hard), the "
         "next one that stops a scan from left to right (monotonic)",
         decides="parameters",
-        choices=("soft", "local_m", "local_p", "hard", "monotonic"),
     )
     normalization: str = setting(
         "softmax",
         "function that turns energies into weights, in the modes soft, local_m, and local_p",
         decides="parameters",
-        choices=("softmax", "sparsemax", "entmax15"),
     )
     heads: int = setting(1, "attention heads", decides="parameters", at_least=1)
     coverage: bool = setting(
@@ -71,29 +56,6 @@ class AttentionConfig:
         at_least=1,
     )
 
-    def check(self) -> None:
-        blind = self.name in ("location", "average", "none")
-        if self.name == "none" and (self.mode, self.normalization) != ("soft", "softmax"):
-            raise ValueError(
-                f"model.attention.name=none computes no weights: leave out model.attention.mode="
-                f"{self.mode}, model.attention.normalization={self.normalization}."
-            )
-        if self.coverage and (blind or self.heads > 1):
-            raise ValueError(
-                f"model.attention.coverage=true needs one head and a scoring function that reads "
-                f"keys, not model.attention.name={self.name}, model.attention.heads={self.heads}."
-            )
-        if self.heads > 1 and (self.name == "none" or self.mode not in ("soft", "hard")):
-            raise ValueError(
-                f"model.attention.heads={self.heads} goes with model.attention.mode=soft or "
-                f"hard and some attention, not with mode={self.mode}, name={self.name}."
-            )
-        if self.normalization != "softmax" and self.mode in ("hard", "monotonic"):
-            raise ValueError(
-                f"model.attention.normalization={self.normalization} has no meaning with "
-                f"model.attention.mode={self.mode}; leave it at softmax."
-            )
-
 
 @dataclass
 class OutputConfig:
@@ -115,7 +77,6 @@ class ModelConfig:
         "gru",
         "recurrent cell, encoder and decoder; paper_gru applies the reset gate before the product",
         decides="parameters",
-        choices=("gru", "lstm", "paper_gru"),
     )
     embedding_size: int = setting(
         256, "units of a word embedding", decides="parameters", at_least=1
@@ -139,7 +100,6 @@ class ModelConfig:
         "uniform",
         "how parameters are initialized",
         decides="parameters",
-        choices=("uniform", "paper", "xavier"),
     )
     attention: AttentionConfig = group(AttentionConfig, comparable=True)
     output: OutputConfig = group(OutputConfig)
@@ -150,18 +110,4 @@ class ModelConfig:
                 f"model.tie_embeddings={self.tie_embeddings} shares a matrix between embedding "
                 f"and output, so model.output.size={self.output.size} must equal "
                 f"model.embedding_size={self.embedding_size}."
-            )
-        attention, annotation_size = self.attention, 2 * self.encoder_size
-        same = ("dot", "scaled_dot", "cosine", "gaussian")
-        if attention.heads > 1:
-            if annotation_size % attention.heads:
-                raise ValueError(
-                    f"model.attention.heads={attention.heads} must divide 2 * "
-                    f"model.encoder_size={annotation_size}."
-                )
-        elif attention.name in same and self.decoder_size != annotation_size:
-            raise ValueError(
-                f"model.attention.name={attention.name} compares state and annotation unit by "
-                f"unit, so model.decoder_size={self.decoder_size} must equal 2 * "
-                f"model.encoder_size={annotation_size}; bilinear needs no such equality."
             )

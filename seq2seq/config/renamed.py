@@ -6,16 +6,11 @@ an old name is refused with the new one.
 
 from typing import Any
 
-from seq2seq.config.schema import settings
-from seq2seq.config.training import TrainConfig
-
 RENAMED = {  # old key: new key, in the same group
     "model.attention.weighing": "model.attention.mode",
     "model.attention.normalisation": "model.attention.normalization",
     "model.initialisation": "model.initialization",
 }
-_KNOWN = {key for key, _ in settings(TrainConfig)}
-RENAMED = {old: new for old, new in RENAMED.items() if old not in _KNOWN}
 
 
 RENAMED_TENSORS = {  # old prefix: new prefix, of the tensors in a checkpoint
