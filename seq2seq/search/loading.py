@@ -138,21 +138,6 @@ def _stored_outline(
         raise ValueError("its settings describe an impossible model.") from error
 
 
-def build_outline(
-    config: ModelConfig, source_vocabulary_size: int, target_vocabulary_size: int
-) -> EncoderDecoder:
-    """Build a model whose parameters have shapes, but neither values nor memory.
-
-    Raises:
-        ValueError: a setting has an unknown value, or two settings contradict each other.
-        RuntimeError, TypeError, OverflowError: a size is beyond what any tensor can have.
-    """
-    with torch.device("meta"), WithoutInitialization():
-        # Uniform, because other schemes loop over blocks of matrices.
-        uniform = replace(config, initialization="uniform")
-        return build_model(uniform, source_vocabulary_size, target_vocabulary_size)
-
-
 class WithoutInitialization(TorchFunctionMode):
     """Skips ``torch.nn.init``.
 

@@ -260,7 +260,7 @@ def test_every_file_gives_settings_that_exist(path):
     group = path.parent.relative_to(CONF).as_posix()
     if group.startswith("hydra"):
         return
-    prefix = "" if group in (".", "experiment", "recipe") else group.replace("/", ".") + "."
+    prefix = "" if group in (".", "experiment", "training") else group.replace("/", ".") + "."
     kind = COMMANDS.get(path.stem, TrainConfig) if group == "." else TrainConfig
     known = {key for key, _ in settings(kind)}
 
