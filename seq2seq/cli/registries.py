@@ -14,8 +14,11 @@ def registries() -> dict[str, Registry[Any]]:
     from seq2seq.evaluation.metrics import METRICS
     from seq2seq.model.build import INITIALIZATIONS
     from seq2seq.model.cells import CELLS
+    from seq2seq.tasks.build import TASKS
+    from seq2seq.training.optim import OPTIMIZERS, SCHEDULES
 
     found: tuple[Registry[Any], ...] = (
-        *(TOKENIZERS, SCORES, MODES, NORMALIZERS, CELLS, INITIALIZATIONS, METRICS),
+        *(TASKS, TOKENIZERS, SCORES, MODES, NORMALIZERS, CELLS, INITIALIZATIONS),
+        *(OPTIMIZERS, SCHEDULES, METRICS),
     )
     return {registry.key: registry for registry in found}

@@ -32,7 +32,6 @@ class ScheduleConfig:
         "constant",
         "how the learning rate falls after the warm-up",
         decides="updates",
-        choices=("constant", "linear", "cosine", "inverse_sqrt"),
     )
     warmup_steps: int = setting(
         0, "steps over which the rate grows from 0", decides="updates", at_least=0
@@ -48,9 +47,7 @@ class ScheduleConfig:
 
 @dataclass
 class OptimConfig:
-    name: str = setting(
-        "adam", "optimiser", decides="parameters", choices=("adam", "adamw", "adadelta")
-    )
+    name: str = setting("adam", "optimizer", decides="parameters")
     learning_rate: float = setting(1e-3, "its highest learning rate", decides="updates", above=0)
     betas: list[float] = setting([0.9, 0.999], "Adam's decay rates", decides="updates")
     rho: float = setting(0.95, "Adadelta's decay rate", decides="updates", at_least=0, below=1)
