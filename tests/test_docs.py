@@ -13,14 +13,9 @@ from hydra import compose, initialize_config_dir
 from matplotlib.image import imread
 
 from seq2seq.attention.scoring import SCORES
-from seq2seq.cli.command import (
-    CONF,
-    check_overrides,
-    config_groups,
-    jobs,
-    register,
-    typed,
-)
+from seq2seq.cli.command import _jobs, check_job, register, typed
+from seq2seq.cli.help import CONF, config_groups
+from seq2seq.cli.overrides import check_overrides
 from seq2seq.config.model import AttentionConfig
 from seq2seq.config.scripts import CompareConfig, CompareLengthsConfig, PlotAlignmentConfig
 from seq2seq.config.training import TrainConfig
@@ -88,9 +83,9 @@ def test_commands_compose(command):
     register(name, schema)
     check_overrides(overrides, schema)
     with initialize_config_dir(str(CONF), version_base="1.3"):
-        started = jobs(name, overrides, name.startswith("compare"))
-        for single in (started[0], started[-1]):  # test_config composes every choice
-            typed(compose(name, single), schema)
+        jobs = _jobs(name, overrides, sweeps=name.startswith("compare"))
+        for job in (jobs[0], jobs[-1]):
+            check_job(typed(compose(name, job), schema))
 
 
 def test_every_attention_is_explained():
@@ -115,7 +110,7 @@ def test_table_of_parameters_is_right():
     assert not listed
 
 
-@pytest.mark.parametrize("path", [ROOT / "README.md", *sorted(DOCS.glob("*.md"))], ids=str)
+@pytest.mark.parametrize("path", [*sorted(ROOT.glob("*.md")), *sorted(DOCS.glob("*.md"))], ids=str)
 def test_links_have_targets(path):
     page = path.read_text(encoding="utf-8")
     prose = re.sub(r"^```.*?^```", "", page, flags=re.MULTILINE | re.DOTALL)

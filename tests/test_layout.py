@@ -39,6 +39,7 @@ MAY_IMPORT["tasks"] = {
 MAY_IMPORT["runs"] = set(MAY_IMPORT)
 MAY_IMPORT["benchmark"] = set(MAY_IMPORT)
 MAY_IMPORT["cli"] = set(MAY_IMPORT)
+MAY_IMPORT["api"] = {"config", "device", "figures", "run_folder", "search"}
 MODULES = sorted(PACKAGE.rglob("*.py"))
 
 
@@ -99,7 +100,7 @@ def test_torchtext_is_imported_in_data_alone():
 
 
 def test_package_files_hold_a_docstring_and_nothing_else():
-    for path in PACKAGE.rglob("__init__.py"):
+    for path in PACKAGE.glob("*/**/__init__.py"):
         body = ast.parse(path.read_text(encoding="utf-8")).body
         assert len(body) == 1
         assert isinstance(body[0], ast.Expr)
