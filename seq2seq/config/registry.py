@@ -50,10 +50,16 @@ class Registry(Mapping[str, T]):
         """
         if name not in self._entries:
             raise ValueError(
-                f"{self.key}={name} is unknown{did_you_mean(name, self)}; "
+                f"{self.key}={on_one_line(name)} is unknown{did_you_mean(name, self)}; "
                 f"choose one of {', '.join(self)}."
             )
         return self._entries[name]
+
+
+def on_one_line(value: object) -> str:
+    """Format a value for a message of one line: escaped if it holds line feeds or the like."""
+    text = str(value)
+    return text if text.isprintable() else repr(text)
 
 
 def did_you_mean(word: str, names: Iterable[str]) -> str:

@@ -10,6 +10,8 @@ from dataclasses import field, fields, is_dataclass
 from types import UnionType
 from typing import Any, Literal, NamedTuple, TypeVar, get_args, get_origin, get_type_hints
 
+from seq2seq.config.registry import on_one_line
+
 T = TypeVar("T")
 
 MISSING: Any = "???"  # OmegaConf's mark of a value that must be given
@@ -237,7 +239,7 @@ def check_values(config: Any, prefix: str = "") -> None:
         if is_dataclass(value):
             check_values(value, key + ".")
         elif value is not None and (problem := _problem(value, item)):
-            raise ValueError(f"{key}={value} {problem}.")
+            raise ValueError(f"{key}={on_one_line(value)} {problem}.")
     # Not __post_init__: OmegaConf constructs objects with defaults that the user never asked for.
     if hasattr(config, "check"):
         config.check()

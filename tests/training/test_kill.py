@@ -18,8 +18,10 @@ from seq2seq.training.journal import Journal
 
 
 @pytest.mark.guarantee("A run that is killed and resumed equals an uninterrupted run, bit for bit.")
-def test_runs_that_are_killed_end_as_the_one_that_is_left_alone(tmp_path):
-    options = ("--kills", "3", "--seed", "2", "--exit-seconds", "200")
+@pytest.mark.parametrize("task", [(), ("--toy",)], ids=["translation", "toy"])
+def test_killed_and_resumed_runs_end_as_the_uninterrupted_one(tmp_path, task):
+    """On translation, and on a task that the package does not know."""
+    options = ("--kills", "3", "--seed", "2", "--exit-seconds", "200", *task)
     done = subprocess.run(
         [sys.executable, str(ROOT / "tools" / "soak.py"), *options, "--work", tmp_path / "soak"],
         capture_output=True,
