@@ -18,13 +18,14 @@ To read the code, follow a sentence through it:
     tasks/translation.py   everything above as a task of the training loop
     runs/                  train, reproduce, compare and average whole runs
 
-Shape letters, everywhere:
+Shape letters; modules explain the others they use:
 
     B sentences in the batch    S source positions      T target positions
     V vocabulary entries        E embedding units       H decoder state units
     C annotation units          A attention units       O deep output units
-    K hypotheses in the beam    N rows of a search: the live hypotheses of all sentences
-    L layers                    G gates of a recurrent cell
+    L layers                    G gates of a cell       Q queries per sentence
+    N rows of a search: the live hypotheses of all sentences
+    K hypotheses in the beam; in attention/, units of a projected key
 """
 
 import importlib
