@@ -1,6 +1,7 @@
 """Imports only point down, so that the folder listing stays a picture of the design."""
 
 import ast
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -64,7 +65,7 @@ def test_imports_only_point_down(path):
     assert part == "__init__" or ours <= MAY_IMPORT[part] | {part}
 
 
-def test_no_part_imports_itself_in_a_circle():
+def test_no_modules_import_each_other():
     names = {
         "seq2seq." + ".".join(path.relative_to(PACKAGE).with_suffix("").parts): path
         for path in MODULES
@@ -78,7 +79,7 @@ def test_no_part_imports_itself_in_a_circle():
 
 
 @pytest.mark.parametrize("library", ["hydra", "omegaconf"])
-def test_hydra_is_known_in_one_place(library):
+def test_only_the_command_line_imports_hydra(library):
     users = {
         path.parent.name
         for path in MODULES
@@ -88,12 +89,15 @@ def test_hydra_is_known_in_one_place(library):
 
 
 @pytest.mark.parametrize("library", ["torch", "torchtext"])
-def test_evaluation_knows_no_model(library):
+def test_evaluation_imports_no_torch(library):
     for path in (PACKAGE / "evaluation").glob("*.py"):
         assert library not in {name.split(".")[0] for name in imports(path)}
 
 
-def test_torchtext_is_imported_in_data_alone():
+@pytest.mark.guarantee(
+    "Requirements are versions that fit each other; torchtext is imported in one place."
+)
+def test_only_data_imports_torchtext():
     for path in MODULES:
         if "torchtext" in {name.split(".")[0] for name in imports(path)}:
             assert path.parent.name == "data"
@@ -114,3 +118,8 @@ def test_no_drawer_modules():
 def test_scripts_only_compose():
     for path in (ROOT / "scripts").glob("*.py"):
         assert len(path.read_text(encoding="utf-8").split("\n")) <= 70, path.name
+
+
+def test_hydra_is_the_version_whose_private_parts_are_used():
+    """Another version may have moved what seq2seq/cli/hydra_internals.py imports."""
+    assert metadata.version("hydra-core").startswith("1.3.")

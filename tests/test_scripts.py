@@ -42,7 +42,10 @@ def scores_by_sacrebleu(folder, metric):
     return json.loads(done.stdout)
 
 
-def test_a_run_leaves_what_the_design_promises(trained):
+@pytest.mark.guarantee(
+    "Everything a run writes is in its folder, wherever a script is started from."
+)
+def test_a_run_folder_holds_every_promised_file_and_nothing_is_elsewhere(trained):
     run, start, done = trained
     assert done.stdout == b""  # a log is no result
     for name in (
@@ -60,7 +63,8 @@ def test_a_run_leaves_what_the_design_promises(trained):
     assert not list(run.rglob("*.partial"))
 
 
-def test_the_summary_tells_how_each_score_was_made(trained):
+@pytest.mark.guarantee("Every score has its signature, and equals that of the sacrebleu command.")
+def test_summary_holds_scores_with_signatures(trained):
     summary = json.loads((trained[0] / "summary.json").read_text())
     for part, count in (("test", 25), ("valid", 20)):
         scores = summary[part]
@@ -76,6 +80,9 @@ def test_the_summary_tells_how_each_score_was_made(trained):
     assert len(summary["corpus_sha256"]) == 8  # text of three parts, alignments of two
 
 
+@pytest.mark.guarantee(
+    "TensorBoard and the run folder have every heatmap, of the same sentences at each validation."
+)
 def test_tensorboard_shows_every_validation(trained):
     events = EventAccumulator(
         str(trained[0] / "tensorboard"), size_guidance={"images": 0, "tensors": 0}
@@ -99,7 +106,10 @@ def test_tensorboard_shows_every_validation(trained):
     assert len(texts) == 2
 
 
-def test_the_weights_beside_a_picture_are_those_of_the_translation_shown(trained):
+@pytest.mark.guarantee(
+    "TensorBoard and the run folder have every heatmap, of the same sentences at each validation."
+)
+def test_stored_weights_are_those_of_the_translation_shown(trained):
     for path in (trained[0] / "alignments").rglob("*.json"):
         shown = json.loads(path.read_text(encoding="utf-8"))
         weights = np.array(shown["weights"])
@@ -107,6 +117,7 @@ def test_the_weights_beside_a_picture_are_those_of_the_translation_shown(trained
         assert weights.sum(axis=1) == pytest.approx(np.ones(len(weights)), abs=1e-4)
 
 
+@pytest.mark.guarantee("Every score has its signature, and equals that of the sacrebleu command.")
 def test_evaluation_equals_the_sacrebleu_command_and_the_summary(trained, tmp_path):
     run, _, _ = trained
     done = run_script("evaluate", f"checkpoint={run}/checkpoints/best.safetensors", cwd=tmp_path)
@@ -122,7 +133,8 @@ def test_evaluation_equals_the_sacrebleu_command_and_the_summary(trained, tmp_pa
     assert list(tmp_path.iterdir()) == []  # written beside the checkpoint, not here
 
 
-def test_scores_are_never_beside_files_that_they_were_not_made_from(trained, tmp_path):
+@pytest.mark.guarantee("Scores never stand next to files that they were not computed from.")
+def test_old_scores_are_removed_before_other_files_are_written(trained, tmp_path):
     run, _, _ = trained
     (tmp_path / "out" / "hypotheses.txt").mkdir(parents=True)  # so that it cannot be written
     (tmp_path / "out" / "scores.json").write_text("{}")
@@ -134,19 +146,12 @@ def test_scores_are_never_beside_files_that_they_were_not_made_from(trained, tmp
     assert not (tmp_path / "out" / "scores.json").exists()
 
 
-def test_a_folder_that_cannot_be_written_into_is_refused_before_the_work(trained, tmp_path):
-    run, _, _ = trained
-    checkpoint = f"checkpoint={run}/checkpoints/best.safetensors"
-    done = run_script("evaluate", checkpoint, "output=/proc/self", cwd=tmp_path)
-    assert done.returncode == 2
-    assert done.stderr.decode().startswith("error: output=/proc/self cannot be a folder to write")
-
-
+@pytest.mark.guarantee("Batch size and order do not change translations.")
 @pytest.mark.parametrize("beam", [1, 5])
 def test_batch_size_changes_no_translation(trained, tmp_path, beam):
     run, _, _ = trained
     written = []
-    for batch_size in (1, 7, 64):
+    for batch_size in (1, 7):
         output = tmp_path / str(batch_size)
         done = run_script(
             "evaluate",
@@ -160,9 +165,10 @@ def test_batch_size_changes_no_translation(trained, tmp_path, beam):
         written.append(
             (lines_of(output / "hypotheses.txt"), scores["bleu"], round(scores["loss"], 5))
         )
-    assert written[0] == written[1] == written[2]
+    assert written[0] == written[1]
 
 
+@pytest.mark.guarantee("Translating needs only the checkpoint: neither training data nor settings.")
 def test_evaluation_needs_no_training_data(trained, corpus, tmp_path):
     run, _, _ = trained
     moved = tmp_path / "moved"
@@ -181,6 +187,7 @@ def test_evaluation_needs_no_training_data(trained, corpus, tmp_path):
     assert lines_of(moved / "checkpoints" / "best_files" / "hypotheses.txt")[1] == ""
 
 
+@pytest.mark.guarantee("Line n of the output translates line n of the input.")
 def test_translation_is_line_for_line(trained, tmp_path):
     run, _, _ = trained
     text = "Der Hund schläft.\n   \nDie Katze\u2028schläft.\r\n.\nDer Hund schläft."
@@ -200,7 +207,7 @@ def test_translation_is_line_for_line(trained, tmp_path):
     assert done.stderr == b""
 
 
-def test_words_that_the_model_does_not_know_are_named(trained, tmp_path):
+def test_unknown_source_tokens_are_reported(trained, tmp_path):
     run, _, _ = trained
     checkpoint = f"checkpoint={run}/checkpoints/best.safetensors"
     text = "Der Qqq schläft.\n\n" + "".join(f"Der {word}{word} schläft.\n" for word in "ξξπψωβ")
@@ -216,7 +223,7 @@ def test_words_that_the_model_does_not_know_are_named(trained, tmp_path):
     assert line == "1 source token unknown to the model, read as <unk>: 'Qqq'"
 
 
-def test_several_translations_come_best_first(trained, tmp_path):
+def test_several_translations_are_distinct_and_sorted(trained, tmp_path):
     run, _, _ = trained
     done = run_script(
         "translate",
@@ -232,7 +239,7 @@ def test_several_translations_come_best_first(trained, tmp_path):
     assert len({row[1] for row in rows[:3]}) == 3
 
 
-def test_a_picture_of_one_sentence(trained, tmp_path):
+def test_a_heatmap_of_a_given_translation_is_written(trained, tmp_path):
     run, _, _ = trained
     done = run_script(
         "plot_alignment",
@@ -248,7 +255,8 @@ def test_a_picture_of_one_sentence(trained, tmp_path):
     assert shown["target_tokens"] == ["The", "dog", "sleeps", ".", "</s>"]
 
 
-def test_a_resumed_run_goes_on_in_its_folder(trained, corpus, tmp_path):
+@pytest.mark.guarantee("Every run has its own folder, whose name needs no quotes.")
+def test_a_resumed_run_continues_in_its_folder(trained, corpus, tmp_path):
     _, start, _ = trained
     common = (*data_arguments(corpus, start / "prepared"), *TINY, "trainer.validate_every_steps=5")
     first = run_script("train", *common, "trainer.max_steps=5", cwd=tmp_path)
@@ -268,6 +276,7 @@ def test_a_resumed_run_goes_on_in_its_folder(trained, corpus, tmp_path):
     assert b"model.decoder_size: 64 -> 8" in refused.stderr
 
 
+@pytest.mark.guarantee("Every run has its own folder, whose name needs no quotes.")
 def test_a_sweep_gives_each_job_a_folder_and_a_score(trained, corpus, tmp_path):
     _, start, _ = trained
     done = run_script(
@@ -285,7 +294,7 @@ def test_a_sweep_gives_each_job_a_folder_and_a_score(trained, corpus, tmp_path):
     assert len(list(tmp_path.glob("runs/files/multirun_*/[01]/summary.json"))) == 2
 
 
-def test_preparing_reports_what_it_read(corpus, tmp_path):
+def test_preparing_reports_what_was_read_and_dropped(corpus, tmp_path):
     folder = tmp_path / "text"
     shutil.copytree(corpus, folder)
     german = lines_of(folder / "train.de")
@@ -298,15 +307,3 @@ def test_preparing_reports_what_it_read(corpus, tmp_path):
     report = done.stdout.decode()
     assert "read 400 pairs, kept 399" in report
     assert re.search(r"dropped 1: blank source \(line 37\)", report)
-
-
-def test_files_of_different_length_are_refused_by_name(corpus, tmp_path):
-    folder = tmp_path / "text"
-    shutil.copytree(corpus, folder)
-    (folder / "train.en").write_text("one line\n", encoding="utf-8")
-    done = run_script("train", *data_arguments(folder, tmp_path / "prepared"), cwd=tmp_path)
-    message = done.stderr.decode()
-    assert done.returncode == 2
-    assert "train.de" in message
-    assert "400" in message
-    assert "Traceback" not in message

@@ -23,7 +23,7 @@ def send(number):
     os.kill(os.getpid(), number)
 
 
-def test_a_signal_is_noted_and_the_handlers_are_given_back(number):
+def test_a_signal_is_noted_and_previous_handlers_return(number):
     before = [signal.getsignal(n) for n in NUMBERS]
     signals = StopSignals()
 
@@ -40,7 +40,7 @@ def test_a_signal_is_noted_and_the_handlers_are_given_back(number):
     assert [signal.getsignal(n) for n in NUMBERS] == before
 
 
-def test_what_is_ignored_stays_ignored(number):
+def test_an_ignored_signal_stays_ignored(number):
     signal.signal(number, signal.SIG_IGN)
     signals = StopSignals()
     with signals.noted():
@@ -49,7 +49,7 @@ def test_what_is_ignored_stays_ignored(number):
     assert signal.getsignal(number) is signal.SIG_IGN
 
 
-def test_what_a_run_can_do_without_ends_at_once_or_does_not_begin(number):
+def test_raised_block_ends_at_once_and_does_not_start_after_a_signal(number):
     signals, done = StopSignals(), []
 
     def work():
@@ -69,7 +69,7 @@ def test_what_a_run_can_do_without_ends_at_once_or_does_not_begin(number):
     assert done == ["began"]
 
 
-def test_scoring_ends_at_once(number, monkeypatch):
+def test_a_signal_ends_scoring_at_once(number, monkeypatch):
     run = Run.__new__(Run)
     run.trainer = SimpleNamespace(stop=StopSignals())
     monkeypatch.setattr(Run, "_score", lambda self: send(number))

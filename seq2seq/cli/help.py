@@ -28,7 +28,8 @@ def help_text(module: Any, schema: type) -> str:
     lines = [inspect.getdoc(module) or "", "", "Settings are given as key=value.", ""]
     name = Path(module.__file__).stem
     defaults = yaml.safe_load((CONF / f"{name}.yaml").read_text(encoding="utf-8"))["defaults"]
-    chosen = {next(iter(entry)) for entry in defaults if isinstance(entry, dict)}
+    # Keys such as `data`, or `optional training`.
+    chosen = {next(iter(entry)).split()[-1] for entry in defaults if isinstance(entry, dict)}
     groups = {
         group: options
         for group, options in config_groups().items()

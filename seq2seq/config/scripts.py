@@ -23,14 +23,14 @@ class PrepareConfig(PluginConfig):
 
 @dataclass
 class CompareConfig(TrainConfig):
-    """Of one of several models that are trained under equal conditions."""
+    """Settings of one of several models that are trained under equal conditions."""
 
     folder: str | None = setting(
-        None, "of an earlier comparison, to go on with it", decides="nothing"
+        None, "folder of an earlier comparison to continue", decides="nothing"
     )
     label: str | None = setting(
         None,
-        "what tables and pictures call the model; by default the choice of model/attention",
+        "name of the model in tables and figures; by default the choice of model/attention",
         decides="nothing",
     )
     lines: list[int] = setting(
@@ -44,7 +44,9 @@ class CompareConfig(TrainConfig):
         if any(line < 1 for line in self.lines):
             raise ValueError(f"lines={self.lines} counts lines from 1.")
         if self.folder is not None and not Path(self.folder).is_dir():
-            raise ValueError(f"folder={self.folder} is no folder; leave it out to begin a new one.")
+            raise ValueError(
+                f"folder={self.folder} is not a folder; leave it out to start a new comparison."
+            )
 
 
 @dataclass
@@ -61,12 +63,12 @@ class CompareLengthsConfig(CompareConfig):
     def check(self) -> None:
         super().check()
         if not self.edges or self.edges != sorted({*self.edges}) or self.edges[0] < 1:
-            raise ValueError(f"edges={self.edges} must be numbers of words that grow.")
+            raise ValueError(f"edges={self.edges} must be increasing numbers of words.")
 
 
 @dataclass
 class TranslatorConfig(RunConfig):
-    """What every script has that translates."""
+    """Settings of every script that translates."""
 
     checkpoint: str = setting(MISSING, "file made by training", decides="parameters")
     decoding: DecodingConfig = group(DecodingConfig)
@@ -75,7 +77,7 @@ class TranslatorConfig(RunConfig):
 @dataclass
 class EvaluateConfig(TranslatorConfig):
     split: str = setting(
-        "test", "part of the corpus to score", decides="corpus", choices=("test", "valid")
+        "test", "split of the corpus to score", decides="corpus", choices=("test", "valid")
     )
     source: str | None = setting(
         None, "file of source sentences, instead of split", decides="corpus"
@@ -85,17 +87,19 @@ class EvaluateConfig(TranslatorConfig):
     )
     alignment: str | None = setting(None, "file of true word alignments of these", decides="corpus")
     output: str | None = setting(
-        None, "folder for what is written; by default one beside the checkpoint", decides="nothing"
+        None,
+        "folder for the output files; by default one next to the checkpoint",
+        decides="nothing",
     )
     metric_tokenizer: str = setting(
-        "13a", "sacreBLEU's tokeniser", decides="scores", choices=METRIC_TOKENIZERS
+        "13a", "sacreBLEU tokenizer", decides="scores", choices=METRIC_TOKENIZERS
     )
 
     def check(self) -> None:
         if (self.source is None) != (self.target is None):
             raise ValueError(
                 f"source={self.source} and target={self.target} go together: give both files, or "
-                f"neither and the corpus of the checkpoint is scored."
+                f"neither to score the corpus of the checkpoint."
             )
         if self.alignment is not None and self.source is None:
             raise ValueError(
@@ -194,7 +198,7 @@ class BenchmarkConfig(RunConfig):
         decides="nothing",
         at_least=1,
     )
-    seed: int = setting(1, "of every random number", decides="parameters", at_least=0)
+    seed: int = setting(1, "random seed", decides="parameters", at_least=0)
     model: ModelConfig = group(ModelConfig)
 
     def check(self) -> None:
@@ -219,7 +223,7 @@ class PlotAlignmentConfig(TranslatorConfig):
     )
     output: str = setting(
         "alignment.png",
-        "picture to write; the weights go beside it",
+        "image file to write; the weights go next to it",
         decides="nothing",
         form=Form(r".+\.png", "the name of a file that ends in .png"),
     )

@@ -30,15 +30,15 @@ METRIC_TOKENIZERS = (
 class ScheduleConfig:
     name: str = setting(
         "constant",
-        "how the learning rate falls after the warm-up",
+        "decay of the learning rate after the warm-up",
         decides="updates",
     )
     warmup_steps: int = setting(
-        0, "steps over which the rate grows from 0", decides="updates", at_least=0
+        0, "steps over which the learning rate grows from 0", decides="updates", at_least=0
     )
     decay_from: float = setting(
         0.0,
-        "fraction of the run after which linear and cosine begin to fall",
+        "fraction of the run after which linear and cosine decay begin",
         decides="updates",
         at_least=0,
         below=1,
@@ -48,11 +48,13 @@ class ScheduleConfig:
 @dataclass
 class OptimConfig:
     name: str = setting("adam", "optimizer", decides="parameters")
-    learning_rate: float = setting(1e-3, "its highest learning rate", decides="updates", above=0)
-    betas: list[float] = setting([0.9, 0.999], "Adam's decay rates", decides="updates")
+    learning_rate: float = setting(1e-3, "peak learning rate", decides="updates", above=0)
+    betas: list[float] = setting(
+        [0.9, 0.999], "decay rates of Adam's moment estimates", decides="updates"
+    )
     rho: float = setting(0.95, "Adadelta's decay rate", decides="updates", at_least=0, below=1)
     epsilon: float = setting(1e-8, "added to the denominator", decides="updates", above=0)
-    weight_decay: float = setting(0.0, "pull towards 0", decides="updates", at_least=0)
+    weight_decay: float = setting(0.0, "weight decay", decides="updates", at_least=0)
     max_gradient_norm: float | None = setting(
         1.0, "norm above which gradients are scaled down", decides="updates", above=0
     )
@@ -66,13 +68,13 @@ class OptimConfig:
 @dataclass
 class TrainerConfig:
     max_steps: int | None = setting(
-        None, "updates after which to stop", decides="updates", at_least=1
+        None, "maximum number of updates", decides="updates", at_least=1
     )
     max_epochs: int | None = setting(
-        None, "passes over the data after which to stop", decides="updates", at_least=1
+        None, "maximum number of passes over the training data", decides="updates", at_least=1
     )
     max_minutes: float | None = setting(
-        None, "minutes of training after which to stop", decides="updates", above=0
+        None, "maximum minutes of training", decides="updates", above=0
     )
     batch_tokens: int | None = setting(
         None,
@@ -90,10 +92,14 @@ class TrainerConfig:
         at_least=1,
     )
     accumulate_batches: int = setting(
-        1, "batches whose gradients make one step", decides="updates", at_least=1
+        1, "batches whose gradients are added up for one update", decides="updates", at_least=1
     )
     label_smoothing: float = setting(
-        0.0, "probability given to all words alike", decides="updates", at_least=0, below=1
+        0.0,
+        "probability mass spread evenly over the vocabulary",
+        decides="updates",
+        at_least=0,
+        below=1,
     )
     log_every_steps: int = setting(
         50, "steps between lines of the training log", decides="nothing", at_least=1
@@ -110,7 +116,7 @@ class TrainerConfig:
     )
     select: str = setting(
         "bleu",
-        "score that decides which checkpoint is best",
+        "metric that decides which checkpoint is best",
         decides="scores",
     )
     keep_last: int = setting(
@@ -175,7 +181,7 @@ class DecodingConfig:
         10, "target tokens allowed beyond that", decides="scores", at_least=1, at_most=100_000
     )
     replace_unknown: bool = setting(
-        False, "write the most attended source word for an unknown one", decides="scores"
+        False, "replace an unknown word with the source word of most attention", decides="scores"
     )
 
 
@@ -211,9 +217,7 @@ class RunConfig(PluginConfig):
 class TrainConfig(RunConfig):
     name: str = setting(MISSING, "folder of the run, below runs/", decides="nothing", form=NAME)
     task: str = setting("translation", "what to train", decides="parameters")
-    seed: int = setting(
-        1, "of every random number", decides="parameters", comparable=True, at_least=0
-    )
+    seed: int = setting(1, "random seed", decides="parameters", comparable=True, at_least=0)
     resume: str | None = setting(None, "run folder to continue", decides="nothing")
     precision: str = setting(
         "fp32",
@@ -223,7 +227,7 @@ class TrainConfig(RunConfig):
     )
     metric_tokenizer: str = setting(
         "13a",
-        "sacreBLEU's tokeniser; zh, ja-mecab or ko-mecab for those languages",
+        "sacreBLEU tokenizer; zh, ja-mecab or ko-mecab for those languages",
         decides="scores",
         choices=METRIC_TOKENIZERS,
     )

@@ -5,6 +5,7 @@ import io
 import logging
 import os
 import pickle
+import re
 import shlex
 import shutil
 import signal
@@ -22,6 +23,9 @@ from test_config import COMMANDS
 
 from seq2seq.cli import command as command_line
 from seq2seq.cli.exit import orderly_exit, refuse
+from seq2seq.cli.help import config_groups
+from seq2seq.cli.registries import registries
+from seq2seq.config.schema import allowed, settings
 from seq2seq.config.training import METRIC_TOKENIZERS
 
 LONG = "x" * 300
@@ -108,6 +112,88 @@ def start(scripts, places, tmp_path, monkeypatch, capfd):
 
 # The command line, and what its error must name.
 WRONG = [
+    # no such setting
+    ("train optim.learing_rate=1", "optim.learning_rate"),
+    ("train learning_rate=1", "optim.learning_rate"),
+    ("train +modle.hidden=4", "modle.hidden"),
+    ("train ++typo=1", "typo"),
+    ("train +model.typo=1", "model.typo"),
+    ("train hydra.typo=1", "typo"),
+    ("evaluate data=sample", "data"),
+    ("prepare trainer.max_steps=3", "trainer.max_steps"),
+    # wrong types
+    ("train model.dropout=abc", "model.dropout"),
+    ("train trainer.max_steps=1.5", "trainer.max_steps"),
+    ("train trainer.sentences=[a]", "trainer.sentences"),
+    ("train trainer.sentences=3", "trainer.sentences"),
+    ("train seed=null", "seed"),
+    ("train seed=true", "seed"),
+    ("train model.attention=additive", "model.attention"),
+    # impossible values
+    ("train model.dropout=1.5", "model.dropout=1.5"),
+    ("train model.dropout=nan", "model.dropout=nan"),
+    ("train decoding.beam_size=0", "decoding.beam_size=0"),
+    ("train data.max_tokens=-3", "data.max_tokens=-3"),
+    ("train model.cell=rnn", "gru, lstm"),
+    ("train trainer.select=accuracy", "bleu, chrf, loss"),
+    ("train trainer.sentences=[0]", "trainer.sentences"),
+    ("train optim.betas=[0.9]", "optim.betas"),
+    ("train optim.betas=[2,0.9]", "optim.betas"),
+    ("train model.tie_embeddings=all model.output.size=7", "model.tie_embeddings"),
+    ("train trainer.max_epochs=null", "trainer.max_steps"),
+    ("train trainer.batch_sentences=null", "trainer.batch_tokens"),
+    ("train model/attention=dot model.decoder_size=8", "model.decoder_size=8"),
+    ("train model/attention=multi_head model.attention.heads=3", "model.attention.heads=3"),
+    ("train model/attention=local_p model.attention.heads=2", "mode=local_p"),
+    ("train model/attention=location model.attention.coverage=true", "coverage"),
+    ("train model/attention=hard model.attention.normalization=sparsemax", "sparsemax"),
+    ("train model.attention.temperature=0", "model.attention.temperature=0"),
+    ("compare_lengths edges=[5,5]", "edges=[5, 5]"),
+    # of several jobs one that cannot be, the last of all
+    ("train --multirun model.dropout=0.1,0.2,1.5", "model.dropout=1.5"),
+    ("train --multirun model=small,huge", "huge"),
+    ("compare_attention model/attention=additive,dot model.decoder_size=64,128", "decoder_size=64"),
+    ("evaluate split=train checkpoint=x", "split=train"),
+    ("translate checkpoint=x num_best=9", "num_best=9"),
+    ("train trainer.keep_last=0", "trainer.keep_last=0"),
+    ("train trainer.keep_best=0", "trainer.keep_best=0"),
+    ("benchmark parts=[]", "parts=[]"),
+    ("benchmark parts=[memory]", "parts=['memory']"),
+    ("benchmark lengths=[]", "lengths=[]"),
+    ("benchmark large_pairs=5 small_pairs=5", "large_pairs=5"),
+    ("average output=x", "checkpoints=[]"),
+    ("average output=x run=y 'checkpoints=[a,b]'", "run=y"),
+    ("average output=x run=y last=0", "last=0"),
+    ("average 'checkpoints=[a,b]'", "output"),
+    ("reproduce", "run is missing"),
+    ("reproduce run=x threads=0", "threads=0"),
+    ("reproduce run=x device=tpu", "device=tpu"),
+    ("reproduce run=x trainer.max_steps=3", "trainer.max_steps"),
+    # unknown choices
+    ("train model=huge", "model=huge"),
+    ("train experiment=mutli30k", "multi30k"),
+    ("train model/attention=dto", "did you mean 'dot'"),
+    ("train optim=sgd", "adadelta"),
+    ("train model=null", "model=null"),
+    ("train experiment=null", "experiment=null"),
+    ("train data=[]", "sample"),
+    # what is missing
+    ("train data=files", "data.source_language"),
+    ("train data=tsv data.source_language=a data.target_language=b", "data."),
+    ("train resume=nowhere", "resume=nowhere"),
+    ("evaluate", "checkpoint"),
+    ("plot_alignment checkpoint=x", "source"),
+    # malformed
+    ("train model.dropout", "model.dropout"),
+    ("train a,b", "a,b"),
+    ("train =3", "=3"),
+    ("train data.root=[", "data.root"),
+    ("train 'name={{'", "name={"),
+    ("train data.root=a,b", "data.root"),
+    ("train model=small,bahdanau", "model=small,bahdanau"),
+    ("train 'name=${{nothing}}'", "nothing"),
+    ("train ~optim", "~optim"),
+    ("train ~trainer.max_steps", "trainer.max_steps"),
     # flags
     ("train --typo", "--typo"),
     ("train seed=1 --multirun seed=2", "seed=2"),
@@ -173,7 +259,7 @@ WRONG = [
     ("train --multirun {train} optim.learning_rate=0.1,inf", "optim.learning_rate=inf"),
     ("train --multirun {train} device=cuda:98,cuda:99", "device=cuda:98"),
     # data
-    ("train {train} data.root=nope", "nope/train.de"),
+    ("train {train} data.root=nope", "nope/"),
     ("train {train} data.root={long}", LONG),
     ("train {train} data.train.source=nofile", "nofile"),
     ("train {train} data.train.source=.", "cannot be read (Is a directory)"),
@@ -235,6 +321,8 @@ WRONG = [
      "25 lines"),
     ("evaluate checkpoint={best} output={bad}/text", "bad/text"),
     ("evaluate checkpoint={best} output={bad}/text/below", "bad/text"),
+    ("evaluate checkpoint={best} output=/proc/self",
+     "output=/proc/self cannot be a folder to write"),
     ("plot_alignment checkpoint={best} source=x output=.", "output=."),
     ("plot_alignment checkpoint={best} source=x output=a.pdf", "output=a.pdf must be"),
     ("plot_alignment checkpoint={best} source=x output={bad}/text/a.png", "bad/text"),
@@ -242,6 +330,9 @@ WRONG = [
 ]  # fmt: skip
 
 
+@pytest.mark.guarantee(
+    "A wrong command ends in one line that names the culprit, before anything is written."
+)
 @pytest.mark.parametrize(("line", "named"), WRONG, ids=[line[:70] for line, _ in WRONG])
 def test_a_wrong_command_ends_in_one_line_that_names_it(start, tmp_path, line, named):
     status, printed, errors = start(line)
@@ -256,18 +347,18 @@ def test_a_wrong_command_ends_in_one_line_that_names_it(start, tmp_path, line, n
     assert list(tmp_path.iterdir()) == []  # not even an empty run folder
 
 
-def test_the_tokenisers_of_sacrebleu_are_the_choices():
+def test_metric_tokenizers_are_those_of_sacrebleu():
     assert set(METRIC_TOKENIZERS) == set(BLEU.TOKENIZERS)
 
 
-def test_an_argument_that_is_no_text_is_refused(start, monkeypatch):
+def test_an_argument_that_is_not_utf8_is_refused(start, monkeypatch):
     status, _, errors = start("train name=x\udcff")
     assert status == 2
     assert errors == "error: 'name=x\\udcff' is not UTF-8 text (byte 7).\n"
 
 
 @pytest.mark.parametrize("line", ["train", "train --multirun seed=1,2", "compare_lengths"])
-def test_a_run_folder_that_cannot_be_made_is_named(start, tmp_path, line):
+def test_a_run_folder_that_cannot_be_created_is_named(start, tmp_path, line):
     (tmp_path / "runs").touch()
     status, _, errors = start(line)
     assert status == 2
@@ -283,7 +374,7 @@ def test_a_run_folder_that_cannot_be_made_is_named(start, tmp_path, line):
         (None, "stdin or stdout is closed"),
     ],
 )
-def test_input_that_is_no_text_is_refused(start, monkeypatch, stdin, named):
+def test_input_that_is_not_utf8_is_refused(start, monkeypatch, stdin, named):
     monkeypatch.setattr(sys, "stdin", stdin)
     status, printed, errors = start("translate checkpoint={best}")
     assert (status, printed) == (2, "")
@@ -292,7 +383,8 @@ def test_input_that_is_no_text_is_refused(start, monkeypatch, stdin, named):
     assert errors.count("\n") == 1
 
 
-def test_work_that_was_begun_stays(tmp_path, monkeypatch):
+@pytest.mark.guarantee("Work that has begun is never removed.")
+def test_a_folder_with_results_is_never_removed(tmp_path, monkeypatch):
     """Only a folder with nothing but settings and an empty log goes, and parents left empty."""
     monkeypatch.chdir(tmp_path)
     for folder, extra in (("runs/a/1", None), ("runs/a/2", "checkpoints"), ("runs/b/1/0", None)):
@@ -305,6 +397,22 @@ def test_work_that_was_begun_stays(tmp_path, monkeypatch):
         command_line.remove_unused(Path(folder))
     assert [path.name for path in (tmp_path / "runs").iterdir()] == ["a"]
     assert [path.name for path in (tmp_path / "runs/a").iterdir()] == ["2"]
+
+
+@pytest.mark.guarantee(
+    "A misspelled setting is refused with the most similar name; --help explains every setting."
+)
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_lists_every_setting_and_every_choice(start, name):
+    status, printed, errors = start(f"{name} --help")
+    assert (status, errors) == (0, "")
+    for key, item in settings(COMMANDS[name]):
+        assert re.search(rf"^  {re.escape(key)}=", printed, re.MULTILINE), key
+        assert item.metadata["meaning"] in printed
+        assert (", ".join(registries()[key]) if key in registries() else allowed(item)) in printed
+    if name == "train":
+        for group, options in config_groups().items():
+            assert f"{group}={'|'.join(options)}" in printed
 
 
 # --- whole processes ---------------------------------------------------------------------------
@@ -326,6 +434,7 @@ def process(name, *arguments, cwd, **settings):
 C_LOCALE = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
 
 
+@pytest.mark.guarantee("The locale changes neither translations nor arguments.")
 def test_the_locale_changes_no_translation(places, tmp_path):
     found = []
     for env in ({}, C_LOCALE):
@@ -338,7 +447,8 @@ def test_the_locale_changes_no_translation(places, tmp_path):
     assert output.count(b"\n") == 3
 
 
-def test_an_argument_is_utf_8_in_any_locale(places, tmp_path):
+@pytest.mark.guarantee("The locale changes neither translations nor arguments.")
+def test_an_argument_is_utf8_in_any_locale(places, tmp_path):
     arguments = (f"checkpoint={places['best']}", "source='Schläft er?'", "output=a.png")
     running = process("plot_alignment", *arguments, cwd=tmp_path, env=C_LOCALE)
     errors = running.communicate()[1].decode()
@@ -350,7 +460,7 @@ def test_an_argument_is_utf_8_in_any_locale(places, tmp_path):
     assert running.returncode == 2
 
 
-def test_bytes_that_are_no_text_are_refused_as_an_argument(tmp_path):
+def test_bytes_that_are_not_utf8_are_refused_as_an_argument(tmp_path):
     running = process("prepare", b"data.root=\xff", cwd=tmp_path)
     _, errors = running.communicate()
     assert (running.returncode, errors.count(b"\n")) == (2, 1)
@@ -358,7 +468,8 @@ def test_bytes_that_are_no_text_are_refused_as_an_argument(tmp_path):
     assert b"is not UTF-8" in errors
 
 
-def test_a_closed_output_ends_quietly(places, tmp_path):
+@pytest.mark.guarantee("A closed output pipe ends a script quietly; a full disk is reported.")
+def test_a_closed_output_pipe_ends_quietly(places, tmp_path):
     """As ``translate.py | head`` does: nobody reads on, and the next write fails."""
     reader, writer = os.pipe()
     os.close(reader)
@@ -369,8 +480,9 @@ def test_a_closed_output_ends_quietly(places, tmp_path):
     assert running.returncode == 141
 
 
+@pytest.mark.guarantee("A closed output pipe ends a script quietly; a full disk is reported.")
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full of Linux")
-def test_a_full_disk_below_the_output_is_told(places, tmp_path):
+def test_a_full_disk_is_reported(places, tmp_path):
     with open("/dev/full", "w") as full:
         data = shlex.split(places["data"])
         running = process("prepare", *data, cwd=tmp_path, stdout=full)
@@ -381,6 +493,7 @@ def test_a_full_disk_below_the_output_is_told(places, tmp_path):
     assert running.returncode == 2
 
 
+@pytest.mark.guarantee("Ctrl-C and SIGTERM end every script in order, with status 130 and 143.")
 @pytest.mark.parametrize("library", ["hydra", "numpy"])
 def test_ctrl_c_during_imports_exits_quietly(tmp_path, library):
     """Libraries take seconds to import; these send the signal meanwhile."""
@@ -393,8 +506,9 @@ def test_ctrl_c_during_imports_exits_quietly(tmp_path, library):
     assert running.returncode == -signal.SIGINT  # which a shell turns into 130
 
 
+@pytest.mark.guarantee("Ctrl-C and SIGTERM end every script in order, with status 130 and 143.")
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_a_signal_in_the_work_leaves_in_order(places, tmp_path, number, status):
+def test_a_signal_during_work_exits_in_order(places, tmp_path, number, status):
     """The corpus is a pipe that says nothing: the script waits in the middle of its work."""
     os.mkfifo(tmp_path / "pipe")
     data = shlex.split(places["data"])
@@ -419,7 +533,8 @@ def signalled(running, number):
             return running.communicate(timeout=15)
 
 
-def test_a_signal_leaves_in_order_also_where_it_breaks_somebodys_tidying_up(monkeypatch, capsys):
+@pytest.mark.guarantee("Ctrl-C and SIGTERM end every script in order, with status 130 and 143.")
+def test_a_signal_exits_in_order_although_cleanup_fails(monkeypatch, capsys):
     monkeypatch.setattr(logging, "raiseExceptions", True)
     # Tests that are started in the background inherit that it is ignored.
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
