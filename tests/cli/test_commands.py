@@ -21,12 +21,12 @@ from sacrebleu.metrics import BLEU
 from safetensors.numpy import save_file
 from test_config import COMMANDS
 
-from seq2seq.cli import command as command_line
 from seq2seq.cli.exit import orderly_exit, refuse
 from seq2seq.cli.help import config_groups
 from seq2seq.cli.registries import registries
 from seq2seq.config.schema import allowed, settings
 from seq2seq.config.training import METRIC_TOKENIZERS
+from seq2seq.run_folder import remove_unused
 
 LONG = "x" * 300
 
@@ -394,7 +394,7 @@ def test_a_folder_with_results_is_never_removed(tmp_path, monkeypatch):
             (tmp_path / folder / extra).mkdir()
         if folder == "runs/b/1/0":
             (tmp_path / "runs/b/1/multirun.yaml").touch()
-        command_line.remove_unused(Path(folder))
+        remove_unused(Path(folder))
     assert [path.name for path in (tmp_path / "runs").iterdir()] == ["a"]
     assert [path.name for path in (tmp_path / "runs/a").iterdir()] == ["2"]
 

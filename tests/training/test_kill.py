@@ -11,7 +11,7 @@ from conftest import ROOT
 from soak import compare
 from tensorboard.backend.event_processing.plugin_event_accumulator import EventAccumulator
 
-from seq2seq.cli.command import one_line
+from seq2seq.cli.command import error_text
 from seq2seq.config.training import TrainConfig
 from seq2seq.run_folder import RunFolder
 from seq2seq.training.journal import Journal
@@ -77,6 +77,6 @@ def test_a_run_that_saved_nothing_is_to_be_started_again(tmp_path):
 
 def test_a_write_that_finds_no_space_says_what_to_do():
     """Such an error has no file's name, where one that opens a file has."""
-    text = one_line(OSError(errno.ENOSPC, "No space left on device"))
+    text = error_text(OSError(errno.ENOSPC, "No space left on device"))
     assert text.startswith("a file could not be written (No space left on device); free some space")
     assert "resume=<its folder>" in text
