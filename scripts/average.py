@@ -1,10 +1,10 @@
-"""Average the parameters of checkpoints of one model, for translations a little better than theirs.
+"""Average the parameters of several checkpoints of one model, which often improves translations.
 
     python scripts/average.py 'checkpoints=[a.safetensors,b.safetensors]' output=average.safetensors
     python scripts/average.py run=runs/sample/<run> last=5 output=average.safetensors
 
-The output is a checkpoint for evaluate.py, translate.py and plot_alignment.py. It cannot be resumed
-from, and says in its header what it was made of.
+The output is a checkpoint for evaluate.py, translate.py and plot_alignment.py. Training cannot be
+resumed from it. Its header lists the original checkpoints.
 """
 
 if __name__ == "__main__":  # before the imports, which take seconds

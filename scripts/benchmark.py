@@ -1,13 +1,14 @@
-"""Measure what training, attention, decoding and loading cost here, each way beside the others.
+"""Measure the speed and memory of training, attention, decoding and loading on this machine.
 
-    python scripts/benchmark.py                                all, about ten minutes on two cores
+    python scripts/benchmark.py                        everything, about ten minutes on two cores
     python scripts/benchmark.py 'parts=[training,peak]' repeats=20
     python scripts/benchmark.py 'parts=[loading,memory]' large_pairs=10000000
 
-The task is Multi30k's in sizes and lengths, of random words: no data are needed. Ways of training:
-as tutorials have it (keys and output layer at every step), the plain step, the fast path, and that
-in bfloat16. All take turns, so that their ratios hold on a noisy machine too. The table goes to
-stdout, and all figures, with every turn, to runs/benchmark/<date>_<time>/benchmark.json.
+The benchmark trains on random words with the sizes and lengths of Multi30k, so it needs no data. It
+compares four variants of training: the usual tutorial code (keys and output layer recomputed at
+every step), the plain model, the fast path, and the fast path in bfloat16. The variants take turns,
+so their ratios are reliable even on a noisy machine. The table goes to stdout; every measurement is
+written to runs/benchmark/<date>_<time>/benchmark.json.
 """
 
 if __name__ == "__main__":  # before the imports, which take seconds
@@ -33,7 +34,7 @@ def main(config: BenchmarkConfig) -> None:
     result = {"command": " ".join(sys.argv)} | run_benchmark(config, folder)
     path = folder / "benchmark.json"
     path.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
-    logging.info("all figures: %s", path)
+    logging.info("all measurements: %s", path)
     write(report(result))
 
 

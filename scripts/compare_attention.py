@@ -1,14 +1,14 @@
 """Train several attention mechanisms under equal conditions, and compare them.
 
-    python scripts/compare_attention.py                                all, on the sample corpus
+    python scripts/compare_attention.py                      all mechanisms, on the sample corpus
     python scripts/compare_attention.py model/attention=additive,dot seed=1,2,3 trainer.max_epochs=5
     python scripts/compare_attention.py ... folder=runs/compare_attention/<date>_<time>
-                                     with the same settings again: go on
+                                     continue, with the same settings
 
-The folder, runs/compare_attention/<date>_<time>/, gets a run folder for each mechanism and seed,
-and after each of them comparison.md (BLEU, perplexity, AER, entropy, seconds, parameters; mean and
-spread over seeds) and comparison.png (the same sentence under each mechanism). The table of all
-goes to stdout at the end.
+The folder runs/compare_attention/<date>_<time>/ contains a run folder for each mechanism and seed.
+After each run the script updates comparison.md (BLEU, perplexity, AER, entropy, seconds,
+parameters; mean and standard deviation over seeds) and comparison.png (the same sentence under each
+mechanism). At the end it prints the table on stdout.
 """
 
 if __name__ == "__main__":  # before the imports, which take seconds

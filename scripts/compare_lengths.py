@@ -3,13 +3,14 @@
     python scripts/compare_lengths.py                            the sample corpus
     python scripts/compare_lengths.py data=multi30k data.max_tokens=15,50 ...    Multi30k
     python scripts/compare_lengths.py ... folder=runs/compare_lengths/<date>_<time>
-                                     with the same settings again: go on
+                                     continue, with the same settings
 
-Trains the model with attention and the one without, each on short sentences only and on all, for
-the same number of steps. The folder, runs/compare_lengths/<date>_<time>/, gets after each of them
-lengths.png (BLEU by source length with its 95% confidence band), lengths.md (the same in figures,
-and the gap on long sentences) and alignments.png (four alignments of the model with attention
-trained on all). The table of all goes to stdout at the end.
+Trains a model with attention and one without, each once on short sentences only and once on all
+sentences, for the same number of steps. After each run the script updates these files in
+runs/compare_lengths/<date>_<time>/: lengths.png (BLEU by source length with its 95% confidence
+band), lengths.md (the same as a table, and the gap on long sentences) and alignments.png (four
+alignments of the model with attention that was trained on all sentences). At the end it prints the
+table on stdout.
 """
 
 if __name__ == "__main__":  # before the imports, which take seconds

@@ -1,11 +1,12 @@
-"""Score a checkpoint: BLEU, chrF, perplexity, and AER where true alignments are known.
+"""Score a checkpoint: BLEU, chrF, perplexity, and AER if true alignments are known.
 
     python scripts/evaluate.py checkpoint=runs/.../checkpoints/best.safetensors
     python scripts/evaluate.py checkpoint=... split=valid decoding.beam_size=1
     python scripts/evaluate.py checkpoint=... source=test.de target=test.en
 
-JSON on stdout, everything else on stderr. Hypotheses, references and alignments are written
-beside the checkpoint; sacrebleu references.txt -i hypotheses.txt gives the same BLEU.
+Scores are printed as JSON on stdout, everything else on stderr. Hypotheses, references and
+alignments are written to a folder next to the checkpoint; `sacrebleu references.txt -i
+hypotheses.txt` computes the same BLEU.
 """
 
 if __name__ == "__main__":  # before the imports, which take seconds

@@ -1,9 +1,10 @@
-"""Draw where a model looks: one sentence, or a sentence and a given translation, to a PNG.
+"""Draw the alignment of a sentence with its translation, generated or given, as a PNG image.
 
     python scripts/plot_alignment.py checkpoint=... 'source="Der Hund schläft."'
     python scripts/plot_alignment.py checkpoint=... 'source="..."' 'target="..."' output=a.png
 
-Without target, the model translates first. The weights are written beside the picture.
+Without target=, the model translates the sentence first. The weights are written to a JSON file
+next to the image.
 """
 
 if __name__ == "__main__":  # before the imports, which take seconds

@@ -1,11 +1,11 @@
 """Read a corpus, report on it, and prepare it for training.
 
     python scripts/prepare.py                    the sample corpus
-    python scripts/prepare.py data=multi30k      downloaded once and checked
+    python scripts/prepare.py data=multi30k      downloaded once and verified
     python scripts/prepare.py data=files ...     your own text; see conf/data/files.yaml
 
-Reports what was read, and what was dropped and why; errors name file and line. Training prepares
-the corpus itself, so this script only lets you check the data first.
+The report counts the pairs that were read, and those that were dropped and why. Errors name the
+file and line. Training prepares the corpus itself; use this script to check the data first.
 """
 
 if __name__ == "__main__":  # before the imports, which take seconds

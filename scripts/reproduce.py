@@ -1,15 +1,17 @@
-"""Train a run once more from its manifest.json, and say whether the same comes out.
+"""Repeat a training run from its manifest.json, and report whether the results are identical.
 
     python scripts/reproduce.py run=runs/sample/<run>
-    python scripts/reproduce.py run=... root=/data/corpus     where the files lie elsewhere now
+    python scripts/reproduce.py run=... root=/data/corpus     if the corpus files have moved
 
-As many updates as the run made go into a new folder, runs/reproduced/<date>_<time>/. First the log
-names what is not as it was: machine, versions, code, threads, settings changed by a resume; with
-other text than before nothing begins. Then stdout says "equal", every loss and score in the journal
-and every bit of the last parameters (exit status 0), or where the two part first (exit status 3).
+The script makes as many updates as the original run, in a new folder,
+runs/reproduced/<date>_<time>/. The log first lists what has changed since: machine, versions, code,
+threads, and settings changed by a resume. A changed corpus is refused before training. At the end
+the script prints "equal" (exit status 0) if all losses and scores in the journal and all bits of
+the final parameters agree, or the first difference (exit status 3).
 
-A run that trainer.max_minutes or a signal ended is repeated up to the last update of its last
-checkpoint. Where its learning rate fell with the clock, the log says that this cannot be repeated.
+A run that was ended by trainer.max_minutes or by a signal is repeated up to the last update of its
+last checkpoint. If its learning rate depended on the clock, it cannot be repeated exactly, and the
+log says so.
 """
 
 if __name__ == "__main__":  # before the imports, which take seconds

@@ -1,12 +1,12 @@
 """Train a translation model, watch it learn, and score it.
 
-    python scripts/train.py                                  the sample corpus, minutes
+    python scripts/train.py                                  the sample corpus, in minutes
     python scripts/train.py experiment=multi30k              Multi30k, downloaded once
     python scripts/train.py data=files data.train.source=... your own text
-    python scripts/train.py resume=runs/sample/<run>         go on where a run stopped
+    python scripts/train.py resume=runs/sample/<run>         continue a stopped run
 
-The run folder, runs/<name>/<date>_<time>/, holds checkpoints, TensorBoard events, alignments
-and, at the end, summary.json. A sweep (--multirun) gets the best development score.
+The run folder, runs/<name>/<date>_<time>/, contains checkpoints, TensorBoard events, alignments
+and, at the end, summary.json. In a sweep (--multirun), each job returns its best validation score.
 """
 
 if __name__ == "__main__":  # before the imports, which take seconds
@@ -43,7 +43,7 @@ def train(config: TrainConfig, folder: RunFolder) -> float | None:
         progress = run.trainer.fit()
         if progress.step == before:
             log.info(
-                "already at step %d, only scores are left to make; raise trainer.max_steps, "
+                "already at step %d, only scoring is left to do; raise trainer.max_steps, "
                 "max_epochs or max_minutes to train on",
                 before,
             )

@@ -1,12 +1,12 @@
-"""Translate stdin to stdout, line for line.
+"""Translate stdin to stdout, line by line.
 
     python scripts/translate.py checkpoint=runs/.../best.safetensors < test.de > test.en
 
-Line n of the output translates line n of the input; a blank line stays blank. Lines are read and
-written 4,096 at a time: a line that is no UTF-8 text ends the program with those of its chunk.
-With num_best=3, each line gives up to three lines: number, translation and score, separated
-by tabs. How many source tokens the model does not know is said on stderr at the end, and the
-commonest five of them.
+Line n of the output translates line n of the input; a blank line stays blank. Lines are translated
+in chunks of 4,096. A line that is not UTF-8 stops the program with an error, and no line of its
+chunk is translated. With num_best=3, each input line yields up to three output lines: line number,
+translation and score, separated by tabs. At the end, the number of unknown source tokens and the
+five most frequent ones are reported on stderr.
 """
 
 if __name__ == "__main__":  # before the imports, which take seconds
@@ -28,7 +28,7 @@ from seq2seq.evaluation.bleu import replace_newlines
 from seq2seq.search.loading import open_translator
 from seq2seq.search.translator import Translator
 
-CHUNK = 4096  # lines translated at a time, so that long inputs need no more memory
+CHUNK = 4096  # lines translated at a time: memory does not grow with the input
 
 
 @command("translate", TranslateConfig)
@@ -45,7 +45,7 @@ def main(config: TranslateConfig) -> None:
 def translated(
     translator: Translator, stream: Iterable[bytes], num_best: int, unknown: UnknownTokenCounter
 ) -> Iterator[str]:
-    """Lines of output for lines of input, a chunk as one text; their unknown tokens are counted."""
+    """Yield the output lines of each chunk as one text, and count unknown source tokens."""
     done = 0
     sentences = read_stream(stream, "stdin")
     while lines := list(islice(sentences, CHUNK)):
@@ -56,7 +56,7 @@ def translated(
             yield "\n".join(replace_newlines(best.text) for (best,) in found)
         else:
             yield "\n".join(
-                # A tab in a translation would be one more column.
+                # A tab in a translation would add a column.
                 f"{number}\t{replace_newlines(best.text).expandtabs(1)}\t{best.score:.4f}"
                 for number, bests in enumerate(found, start=done + 1)
                 for best in bests

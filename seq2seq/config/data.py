@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from seq2seq.config.schema import MISSING, Form, group, setting
 
 # A folder name that needs no quotes on the command line and cannot lead to another folder.
-NAME = Form(r"\w[\w.-]{0,99}", "a name of up to 100 letters, digits, . _ and -, no path")
+NAME = Form(r"\w[\w.-]{0,99}", "a name of up to 100 letters, digits, . _ and -, not a path")
 LANGUAGE = Form(r"[A-Za-z][\w-]{0,29}", "the code of a language, such as de or zh-Hans")
 
 
@@ -20,7 +20,7 @@ class SplitConfig:
         MISSING, "file of target sentences, or the same .tsv file", decides="corpus"
     )
     alignment: str | None = setting(
-        None, "file of true word alignments, Pharaoh format", decides="corpus"
+        None, "file of true word alignments in Pharaoh format", decides="corpus"
     )
 
 
@@ -28,7 +28,7 @@ class SplitConfig:
 class TokenizerConfig:
     name: str = setting(
         "moses",
-        "tokenizer that splits sentences",
+        "tokenizer that splits sentences into tokens",
         decides="text",
     )
     lowercase: bool = setting(
@@ -49,13 +49,13 @@ class TokenizerConfig:
 class VocabularyConfig:
     max_size: int | None = setting(
         None,
-        "maximum number of tokens per language, excluding special ones",
+        "maximum number of tokens per language, excluding special tokens",
         decides="text",
         at_least=1,
     )
     min_frequency: int = setting(
         1,
-        "minimum occurrences of a token in the training text; rarer ones are unknown",
+        "minimum count of a token in the training text; rarer tokens are unknown",
         decides="text",
         at_least=1,
     )
@@ -75,7 +75,7 @@ class DataConfig:
         None, "mirror from which a named corpus is downloaded", decides="nothing"
     )
     prepared: str = setting(
-        MISSING, "folder that keeps token ids for later runs", decides="nothing"
+        MISSING, "folder in which token ids are cached for later runs", decides="nothing"
     )
     source_language: str = setting(
         MISSING, "code of the source language", decides="text", form=LANGUAGE

@@ -9,7 +9,8 @@ from seq2seq.config.schema import group, setting
 class AttentionConfig:
     name: str = setting(
         "additive",
-        "scoring function; none: no attention, the same context at all target positions",
+        "scoring function; with none, there is no attention and all target positions have the same "
+        "context",
         decides="parameters",
     )
     size: int = setting(
@@ -21,13 +22,13 @@ class AttentionConfig:
     mode: str = setting(
         "soft",
         "source positions that get weights: all (soft), a window around the diagonal (local_m) or "
-        "around a predicted position (local_p), a single position, sampled in training (hard), the "
-        "next one that stops a scan from left to right (monotonic)",
+        "around a predicted position (local_p), one position, sampled during training (hard), or "
+        "the position at which a scan from left to right stops (monotonic)",
         decides="parameters",
     )
     normalization: str = setting(
         "softmax",
-        "function that turns energies into weights, in the modes soft, local_m, and local_p",
+        "function that turns energies into weights, in the modes soft, local_m and local_p",
         decides="parameters",
     )
     heads: int = setting(1, "attention heads", decides="parameters", at_least=1)
@@ -60,12 +61,15 @@ class AttentionConfig:
 @dataclass
 class OutputConfig:
     activation: str = setting(
-        "maxout", "of the deep output", decides="parameters", choices=("maxout", "tanh")
+        "maxout",
+        "activation of the deep-output layer",
+        decides="parameters",
+        choices=("maxout", "tanh"),
     )
-    size: int = setting(256, "units of the deep output", decides="parameters", at_least=1)
+    size: int = setting(256, "units of the deep-output layer", decides="parameters", at_least=1)
     state: str = setting(
         "current",
-        "decoder state that it reads; the paper: previous",
+        "decoder state that the deep-output layer reads; the paper uses previous",
         decides="parameters",
         choices=("current", "previous"),
     )
@@ -75,14 +79,14 @@ class OutputConfig:
 class ModelConfig:
     cell: str = setting(
         "gru",
-        "recurrent cell, encoder and decoder; paper_gru applies the reset gate before the product",
+        "recurrent cell; paper_gru applies the reset gate before the product",
         decides="parameters",
     )
     embedding_size: int = setting(
         256, "units of a word embedding", decides="parameters", at_least=1
     )
     encoder_size: int = setting(
-        256, "units of an encoder layer, in each direction", decides="parameters", at_least=1
+        256, "units of an encoder layer in each direction", decides="parameters", at_least=1
     )
     encoder_layers: int = setting(1, "encoder layers", decides="parameters", at_least=1)
     decoder_size: int = setting(512, "units of the decoder state", decides="parameters", at_least=1)
@@ -91,14 +95,14 @@ class ModelConfig:
     )
     tie_embeddings: str = setting(
         "none",
-        "share the output layer with the target embedding "
-        "(target), and both with the source embedding (all)",
+        "share the matrix of the output layer with the target embedding (target), or with both "
+        "embeddings (all)",
         decides="parameters",
         choices=("none", "target", "all"),
     )
     initialization: str = setting(
         "uniform",
-        "how parameters are initialized",
+        "scheme for the initial values of parameters",
         decides="parameters",
     )
     attention: AttentionConfig = group(AttentionConfig, comparable=True)

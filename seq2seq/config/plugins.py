@@ -1,4 +1,4 @@
-"""Plug-ins: modules of the user's own that add to the registries when they are imported."""
+"""Plug-ins: the user's own modules, which add to the registries when they are imported."""
 
 import importlib
 import os
@@ -7,13 +7,13 @@ from collections.abc import Sequence
 
 
 def import_plugins(names: Sequence[str]) -> None:
-    """Import the modules that ``plugins=`` names, from the current folder too.
+    """Import the modules that ``plugins=`` names; they may be in the current folder.
 
     Raises:
-        ValueError: one cannot be imported; names it and the reason.
+        ValueError: a module cannot be imported; names the module and the reason.
     """
-    # `python scripts/train.py` looks for modules in scripts/, not in the current folder. Last in
-    # the path, so that no file there hides a module of a library.
+    # `python scripts/train.py` looks for modules in scripts/, not in the current folder. The
+    # current folder comes last, so that its files cannot hide the module of a library.
     if names and (folder := os.getcwd()) not in sys.path:
         sys.path.append(folder)
     for name in names:
@@ -27,17 +27,17 @@ def import_plugins(names: Sequence[str]) -> None:
 
 
 def require_plugins(stored: Sequence[str], source: str) -> None:
-    """Refuse what needs a plug-in that has not been imported.
+    """Refuse a stored configuration that needs a plug-in which has not been imported.
 
-    A plug-in is code, and a checkpoint may come from a stranger: loading one never imports what it
-    names.
+    A plug-in is code, and a checkpoint may come from a stranger, so loading a checkpoint never
+    imports the plug-ins that it names.
 
     Args:
         stored: the ``plugins`` of a stored configuration.
-        source: what holds it, for the message, such as ``checkpoint=<file>``.
+        source: where it is stored, for the message, such as ``checkpoint=<file>``.
 
     Raises:
-        ValueError: names the plug-ins, and how to give them.
+        ValueError: a plug-in is missing; names it and the setting that imports it.
     """
     if missing := [name for name in stored if name not in sys.modules]:
         raise ValueError(

@@ -15,9 +15,9 @@ class Registry(Mapping[str, T]):
     """Entries by name, in the order in which they were added.
 
     Args:
-        key: the setting that chooses among them, such as ``model.attention.name``; error messages
-            and ``--help`` show it.
-        entries: the entries to begin with.
+        key: the setting that selects an entry, such as ``model.attention.name``; shown in error
+            messages and ``--help``.
+        entries: the initial entries.
     """
 
     def __init__(self, key: str, entries: Mapping[str, T]) -> None:
@@ -46,7 +46,7 @@ class Registry(Mapping[str, T]):
         """Return the entry that the setting names.
 
         Raises:
-            ValueError: there is none; the message lists the choices.
+            ValueError: there is no such entry; the message lists the choices.
         """
         if name not in self._entries:
             raise ValueError(
@@ -57,13 +57,13 @@ class Registry(Mapping[str, T]):
 
 
 def on_one_line(value: object) -> str:
-    """Format a value for a message of one line: escaped if it holds line feeds or the like."""
+    """Format a value for a one-line message; line feeds and the like are escaped."""
     text = str(value)
     return text if text.isprintable() else repr(text)
 
 
 def did_you_mean(word: str, names: Iterable[str]) -> str:
-    """Suggest the most similar name, in parentheses; empty where none is similar.
+    """Suggest the most similar name, in parentheses; empty if no name is similar.
 
     A key whose last components are ``word`` counts as similar: ``max_steps`` suggests
     ``trainer.max_steps``.

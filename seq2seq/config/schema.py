@@ -1,6 +1,6 @@
-"""How a setting is declared, listed and checked; the other modules of this room declare them.
+"""Functions to declare, list and check settings; the other modules of this room declare them.
 
-Knows nothing of Hydra, which is the command line's business.
+Independent of Hydra, which only the command line knows.
 """
 
 import math
@@ -14,13 +14,13 @@ from seq2seq.config.registry import on_one_line
 
 T = TypeVar("T")
 
-MISSING: Any = "???"  # OmegaConf's mark of a value that must be given
+MISSING: Any = "???"  # OmegaConf's marker of a required value
 LARGEST = 2**63 - 1  # the largest integer that every library below accepts
 
-# What a setting decides. A run is resumed, reproduced, compared and its prepared data are found
-# again by this, so that none of them keeps a list of settings.
+# What a setting decides. Resuming, reproduction, comparison and the cache of prepared data use this
+# instead of lists of settings.
 Decides = Literal[
-    "parameters",  # what the tensors of a checkpoint mean and start from
+    "parameters",  # meaning and initial values of the tensors in a checkpoint
     "corpus",  # which text is read
     "text",  # how that text is read, cleaned, tokenized and numbered
     "order",  # batches and their order
@@ -31,7 +31,7 @@ Decides = Literal[
 
 
 class Form(NamedTuple):
-    """What a string may look like: a regular expression, and the same in words."""
+    """The form of an allowed string: a regular expression, and the same in words."""
 
     pattern: str
     words: str
@@ -55,11 +55,11 @@ def setting(
     Args:
         default: its default value.
         meaning: one phrase for ``--help``, with the unit.
-        decides: what depends on it.
-        comparable: whether models of one comparison may differ in it.
+        decides: what the setting decides, one of ``Decides``.
+        comparable: whether the models of a comparison may differ in it.
         at_least, above, at_most, below: bounds of a number, or of each number in a list.
         choices: the allowed strings, unless a registry owns them.
-        form: what a string may look like.
+        form: the form of an allowed string.
     """
     if decides not in get_args(Decides):
         raise TypeError(f"decides={decides!r} must be one of {', '.join(get_args(Decides))}.")
@@ -94,7 +94,7 @@ def settings(kind: type, prefix: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def comparable_settings(kind: type, prefix: str = "", inherited: bool = False) -> set[str]:
-    """Return the keys in which models of one comparison may differ."""
+    """Return the keys of the settings in which the models of a comparison may differ."""
     keys: set[str] = set()
     for item in fields(kind):
         is_comparable = inherited or item.metadata["comparable"]
@@ -131,9 +131,9 @@ class Change(NamedTuple):
 
 
 def differences(before: dict[str, Any], after: dict[str, Any]) -> list[Change]:
-    """Return what differs between nested dictionaries, in the order of ``after``.
+    """Return the differences between nested dictionaries, in the order of ``after``.
 
-    A key that only ``before`` has is not reported.
+    Keys that only ``before`` has are not reported.
     """
     flat_before, flat_after = _flatten(before), _flatten(after)
     return [
@@ -157,25 +157,25 @@ def from_dict(kind: type[T], values: dict[str, Any]) -> T:
     """Make a configuration dataclass from its ``dataclasses.asdict``, as checkpoints store it.
 
     Raises:
-        ValueError: a setting is unknown to this version, or has a value of another type.
+        ValueError: a setting is unknown to this version, or its value has the wrong type.
     """
     return from_json(kind, values, kind.__name__)
 
 
 def from_json(kind: Any, value: Any, key: str) -> Any:
-    """Check that a value read from JSON has a type, and convert it to that type.
+    """Check the type of a value read from JSON, and convert it to that type.
 
-    A library would be shorter, but dacite 1.9 takes ``true`` for an integer, makes no tuple from a
-    list and does not quote the value; OmegaConf turns ``"1"`` into 1.
+    A library would be shorter, but dacite 1.9 accepts ``true`` as an integer, does not convert
+    lists to tuples and does not quote the value; OmegaConf turns ``"1"`` into 1.
 
     Args:
         kind: a dataclass, which is constructed; or a type such as ``int``, ``list[str]`` or
             ``float | None``, which is only checked. A JSON list may be a ``tuple``.
-        value: what was read.
-        key: where in the JSON it was, for messages.
+        value: the value read from JSON.
+        key: its position in the JSON, for messages.
 
     Raises:
-        ValueError: the value has another type; names the entry.
+        ValueError: the value has the wrong type; names the entry.
     """
     if not (isinstance(kind, type) and is_dataclass(kind)):
         if not _has_type(value, kind):
@@ -215,7 +215,7 @@ def _has_type(value: Any, kind: Any) -> bool:
 
 
 def allowed(item: Any) -> str:
-    """Describe in words what a setting may be; empty where its type says it all."""
+    """Describe the allowed values of a setting in words; empty if its type says it all."""
     if item.metadata["choices"]:
         return "one of " + ", ".join(item.metadata["choices"])
     if item.metadata["form"]:

@@ -23,7 +23,7 @@ class PrepareConfig(PluginConfig):
 
 @dataclass
 class CompareConfig(TrainConfig):
-    """Settings of one of several models that are trained under equal conditions."""
+    """Settings of each model of a comparison under equal conditions."""
 
     folder: str | None = setting(
         None, "folder of an earlier comparison to continue", decides="nothing"
@@ -35,7 +35,7 @@ class CompareConfig(TrainConfig):
     )
     lines: list[int] = setting(
         [1],
-        "lines of the test part whose alignment is drawn for each model, the first being 1",
+        "test lines whose alignment is drawn for each model, counted from 1",
         decides="nothing",
     )
 
@@ -53,11 +53,14 @@ class CompareConfig(TrainConfig):
 class CompareLengthsConfig(CompareConfig):
     edges: list[int] = setting(
         [5, 10, 15, 20, 25],
-        "longest source sentence of each group, in words; one more is longer",
+        "maximum source length of each group, in words; one more group has the longer sentences",
         decides="nothing",
     )
     long: int = setting(
-        20, "words above which a source sentence is called long", decides="nothing", at_least=1
+        20,
+        "source sentences with more words than this are called long",
+        decides="nothing",
+        at_least=1,
     )
 
     def check(self) -> None:
@@ -70,7 +73,7 @@ class CompareLengthsConfig(CompareConfig):
 class TranslatorConfig(RunConfig):
     """Settings of every script that translates."""
 
-    checkpoint: str = setting(MISSING, "file made by training", decides="parameters")
+    checkpoint: str = setting(MISSING, "checkpoint file", decides="parameters")
     decoding: DecodingConfig = group(DecodingConfig)
 
 
@@ -85,10 +88,12 @@ class EvaluateConfig(TranslatorConfig):
     target: str | None = setting(
         None, "file of reference translations, instead of split", decides="corpus"
     )
-    alignment: str | None = setting(None, "file of true word alignments of these", decides="corpus")
+    alignment: str | None = setting(
+        None, "file of true word alignments of source and target", decides="corpus"
+    )
     output: str | None = setting(
         None,
-        "folder for the output files; by default one next to the checkpoint",
+        "folder for the output files; by default a folder next to the checkpoint",
         decides="nothing",
     )
     metric_tokenizer: str = setting(
@@ -104,7 +109,7 @@ class EvaluateConfig(TranslatorConfig):
         if self.alignment is not None and self.source is None:
             raise ValueError(
                 f"alignment={self.alignment} belongs to source= and target=; give these too. The "
-                f"corpus of the checkpoint has alignments of its own."
+                f"corpus of the checkpoint has its own alignments."
             )
 
 
@@ -112,8 +117,8 @@ class EvaluateConfig(TranslatorConfig):
 class TranslateConfig(TranslatorConfig):
     num_best: int = setting(
         1,
-        "translations of each sentence; above 1, lines of number, "
-        "translation and score, separated by tabs",
+        "translations per sentence; above 1, output lines have line number, translation and score, "
+        "separated by tabs",
         decides="scores",
         at_least=1,
     )
@@ -128,19 +133,21 @@ class TranslateConfig(TranslatorConfig):
 
 @dataclass
 class AverageConfig:
-    checkpoints: list[str] = setting(
-        [], "files made by training, of one model", decides="parameters"
-    )
+    checkpoints: list[str] = setting([], "checkpoint files of one model", decides="parameters")
     run: str | None = setting(
-        None, "instead: run folder, whose newest checkpoints to take", decides="parameters"
+        None,
+        "run folder whose newest checkpoints are averaged, instead of checkpoints",
+        decides="parameters",
     )
     last: int = setting(
         2,
-        "how many of run; trainer.keep_last says how many it keeps",
+        "number of checkpoints of run; training keeps trainer.keep_last of them",
         decides="parameters",
         at_least=1,
     )
-    output: str = setting(MISSING, "file to write, a checkpoint for translation", decides="nothing")
+    output: str = setting(
+        MISSING, "checkpoint file to write, for evaluation and translation", decides="nothing"
+    )
 
     def check(self) -> None:
         if bool(self.checkpoints) == (self.run is not None):
@@ -152,16 +159,18 @@ class AverageConfig:
 
 @dataclass
 class ReproduceConfig(PluginConfig):
-    run: str = setting(MISSING, "folder of the run to train again", decides="parameters")
+    run: str = setting(MISSING, "folder of the run to repeat", decides="parameters")
     root: str | None = setting(
-        None, "folder of the files of its corpus; by default where they were", decides="nothing"
+        None,
+        "folder of the corpus files; by default the folder that the run used",
+        decides="nothing",
     )
     device: str | None = setting(
-        None, "where to compute; by default the device of the run", decides="nothing", form=DEVICE
+        None, "device to compute on; by default that of the run", decides="nothing", form=DEVICE
     )
     threads: int | None = setting(
         None,
-        "CPU threads; by default as many as the run had",
+        "CPU threads; by default as many as the run used",
         decides="nothing",
         at_least=1,
         at_most=1024,
@@ -172,20 +181,18 @@ class ReproduceConfig(PluginConfig):
 class BenchmarkConfig(RunConfig):
     parts: list[str] = setting(
         ["training", "peak", "attention", "decoding", "loading", "memory"],
-        "what to measure; memory, which takes a process for each figure, goes with the others",
+        "what to measure; memory measures the memory of the other parts, each in its own process",
         decides="nothing",
         choices=("training", "peak", "attention", "decoding", "loading", "memory"),
     )
-    repeats: int = setting(10, "turns that medians are taken of", decides="nothing", at_least=1)
-    updates: int = setting(
-        4, "updates of the model that make a turn of training", decides="nothing", at_least=1
+    repeats: int = setting(
+        10, "number of turns; the table shows their medians", decides="nothing", at_least=1
     )
-    sentences: int = setting(
-        256, "sentences that make a turn of decoding", decides="nothing", at_least=1
-    )
+    updates: int = setting(4, "training updates per turn", decides="nothing", at_least=1)
+    sentences: int = setting(256, "sentences decoded per turn", decides="nothing", at_least=1)
     lengths: list[int] = setting(
         [25, 50, 100],
-        "source and target lengths of attention, the first being the usual one",
+        "source and target lengths for the attention benchmark; the first one is the usual length",
         decides="nothing",
         at_least=1,
     )
@@ -194,7 +201,7 @@ class BenchmarkConfig(RunConfig):
     )
     large_pairs: int = setting(
         1_000_000,
-        "those of the large one, 140 MB for a million, in the run folder",
+        "sentence pairs of the large corpus, written to the run folder, 140 MB per million",
         decides="nothing",
         at_least=1,
     )
@@ -204,10 +211,10 @@ class BenchmarkConfig(RunConfig):
     def check(self) -> None:
         if not {*self.parts} - {"memory"}:
             raise ValueError(
-                f"parts={self.parts} names nothing to measure; --help lists the parts."
+                f"parts={self.parts} leaves nothing to measure; --help lists the parts."
             )
         if not self.lengths:
-            raise ValueError(f"lengths={self.lengths} must hold one length at least.")
+            raise ValueError(f"lengths={self.lengths} must contain at least one length.")
         if self.small_pairs == self.large_pairs:
             raise ValueError(
                 f"small_pairs={self.small_pairs} and large_pairs={self.large_pairs} are compared, "
@@ -219,11 +226,13 @@ class BenchmarkConfig(RunConfig):
 class PlotAlignmentConfig(TranslatorConfig):
     source: str = setting(MISSING, "sentence to translate", decides="corpus")
     target: str | None = setting(
-        None, "its translation; by default the model's own", decides="corpus"
+        None,
+        "translation of source; by default the translation that the model generates",
+        decides="corpus",
     )
     output: str = setting(
         "alignment.png",
-        "image file to write; the weights go next to it",
+        "image file to write; a JSON file next to it has the weights",
         decides="nothing",
         form=Form(r".+\.png", "the name of a file that ends in .png"),
     )

@@ -30,7 +30,7 @@ METRIC_TOKENIZERS = (
 class ScheduleConfig:
     name: str = setting(
         "constant",
-        "decay of the learning rate after the warm-up",
+        "decay of the learning rate after warm-up",
         decides="updates",
     )
     warmup_steps: int = setting(
@@ -50,13 +50,18 @@ class OptimConfig:
     name: str = setting("adam", "optimizer", decides="parameters")
     learning_rate: float = setting(1e-3, "peak learning rate", decides="updates", above=0)
     betas: list[float] = setting(
-        [0.9, 0.999], "decay rates of Adam's moment estimates", decides="updates"
+        [0.9, 0.999], "decay rates of the moment estimates of Adam", decides="updates"
     )
-    rho: float = setting(0.95, "Adadelta's decay rate", decides="updates", at_least=0, below=1)
-    epsilon: float = setting(1e-8, "added to the denominator", decides="updates", above=0)
-    weight_decay: float = setting(0.0, "weight decay", decides="updates", at_least=0)
+    rho: float = setting(0.95, "decay rate of Adadelta", decides="updates", at_least=0, below=1)
+    epsilon: float = setting(
+        1e-8,
+        "constant added to the denominator, for numerical stability",
+        decides="updates",
+        above=0,
+    )
+    weight_decay: float = setting(0.0, "coefficient of weight decay", decides="updates", at_least=0)
     max_gradient_norm: float | None = setting(
-        1.0, "norm above which gradients are scaled down", decides="updates", above=0
+        1.0, "gradients with a larger norm are scaled down to this norm", decides="updates", above=0
     )
     schedule: ScheduleConfig = group(ScheduleConfig)
 
@@ -78,21 +83,24 @@ class TrainerConfig:
     )
     batch_tokens: int | None = setting(
         None,
-        "most tokens in a batch, padding included, of the longer side",
+        "maximum tokens in a batch, padding included, in the longer of source and target",
         decides="order",
         at_least=1,
     )
     batch_sentences: int | None = setting(
-        64, "most sentences in a batch", decides="order", at_least=1
+        64, "maximum sentences in a batch", decides="order", at_least=1
     )
     bucket_batches: int = setting(
         100,
-        "batches whose sentences are sorted by length together; 1 leaves them in random order",
+        "number of batches whose sentences are sorted by length together; 1 keeps the random order",
         decides="order",
         at_least=1,
     )
     accumulate_batches: int = setting(
-        1, "batches whose gradients are added up for one update", decides="updates", at_least=1
+        1,
+        "number of batches whose gradients are summed for one update",
+        decides="updates",
+        at_least=1,
     )
     label_smoothing: float = setting(
         0.0,
@@ -109,7 +117,7 @@ class TrainerConfig:
     )
     validation_beam_size: int = setting(
         1,
-        "beam of the translations made while training",
+        "beam size for translating the validation set",
         decides="scores",
         at_least=1,
         at_most=1000,
@@ -121,27 +129,26 @@ class TrainerConfig:
     )
     keep_last: int = setting(
         2,
-        "newest checkpoints kept, as step_<n>.safetensors; a run whose newest is damaged goes on "
-        "from the one before",
+        "number of newest checkpoints to keep, as step_<n>.safetensors; a run continues from the "
+        "previous one if the newest is damaged",
         decides="nothing",
         at_least=1,
     )
     keep_best: int = setting(
         1,
-        "checkpoints kept, as step_<n>.safetensors, that are best by select",
+        "number of best checkpoints (by trainer.select) to keep, as step_<n>.safetensors",
         decides="nothing",
         at_least=1,
     )
     patience: int | None = setting(
         None,
-        "validations without a better score after which to stop",
+        "stop after this many validations without a better score",
         decides="updates",
         at_least=1,
     )
     sentences: list[int] = setting(
         [1, 2, 3],
-        "lines of the validation part whose alignment is "
-        "drawn at every validation, the first being 1",
+        "validation lines whose alignment is drawn at every validation, counted from 1",
         decides="nothing",
     )
 
@@ -162,10 +169,17 @@ class TrainerConfig:
 @dataclass
 class DecodingConfig:
     beam_size: int = setting(
-        5, "hypotheses kept; 1 is greedy", decides="scores", at_least=1, at_most=1000
+        5,
+        "number of hypotheses to keep; 1 is greedy search",
+        decides="scores",
+        at_least=1,
+        at_most=1000,
     )
     batch_size: int = setting(
-        64, "sentences translated together; changes speed only", decides="nothing", at_least=1
+        64,
+        "sentences translated together; affects only speed and memory",
+        decides="nothing",
+        at_least=1,
     )
     length_penalty: float = setting(
         1.0,
@@ -175,22 +189,26 @@ class DecodingConfig:
         at_most=10,
     )
     max_length_factor: float = setting(
-        2.0, "most target tokens for each source token", decides="scores", above=0, at_most=1000
+        2.0, "maximum target tokens per source token", decides="scores", above=0, at_most=1000
     )
     max_length_extra: int = setting(
-        10, "target tokens allowed beyond that", decides="scores", at_least=1, at_most=100_000
+        10,
+        "target tokens allowed in addition to decoding.max_length_factor",
+        decides="scores",
+        at_least=1,
+        at_most=100_000,
     )
     replace_unknown: bool = setting(
-        False, "replace an unknown word with the source word of most attention", decides="scores"
+        False, "replace an unknown word with the most attended source word", decides="scores"
     )
 
 
 @dataclass
 class PluginConfig:
-    """Settings of every script that meets what a plug-in may have registered."""
+    """Settings of every script that can use plug-ins."""
 
     plugins: list[str] = setting(
-        [], "modules to import first, which register classes of your own", decides="nothing"
+        [], "modules to import first, which register your own classes", decides="nothing"
     )
 
 
@@ -200,13 +218,13 @@ class RunConfig(PluginConfig):
 
     device: str = setting(
         "auto",
-        "where to compute; auto prefers a GPU",
+        "device to compute on; auto prefers a GPU",
         decides="nothing",
         form=DEVICE,
     )
     threads: int | None = setting(
         None,
-        "CPU threads; by default the cores this process may use",
+        "CPU threads; by default the number of cores available to this process",
         decides="nothing",
         at_least=1,
         at_most=1024,
@@ -215,13 +233,13 @@ class RunConfig(PluginConfig):
 
 @dataclass
 class TrainConfig(RunConfig):
-    name: str = setting(MISSING, "folder of the run, below runs/", decides="nothing", form=NAME)
-    task: str = setting("translation", "what to train", decides="parameters")
+    name: str = setting(MISSING, "folder of the run below runs/", decides="nothing", form=NAME)
+    task: str = setting("translation", "task to train", decides="parameters")
     seed: int = setting(1, "random seed", decides="parameters", comparable=True, at_least=0)
     resume: str | None = setting(None, "run folder to continue", decides="nothing")
     precision: str = setting(
         "fp32",
-        "of the matrix products in training; bf16 needs a CPU or GPU that has it, fp16 a GPU",
+        "precision of matrix products in training; bf16 needs hardware support, fp16 needs a GPU",
         decides="updates",
         choices=("fp32", "bf16", "fp16"),
     )
@@ -240,7 +258,7 @@ class TrainConfig(RunConfig):
     def check(self) -> None:
         if self.resume is not None and not RunFolder(Path(self.resume)).has_checkpoint:
             raise ValueError(
-                f"resume={self.resume} holds no {RunFolder(Path()).checkpoint('last')}; give the "
+                f"resume={self.resume} has no {RunFolder(Path()).checkpoint('last')}; give the "
                 f"folder of a run, such as runs/sample/<date>_<time>. A run that was stopped "
                 f"before its first checkpoint has nothing to resume: start it again."
             )

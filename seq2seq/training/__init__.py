@@ -1,1 +1,1 @@
-"""Losses, optimisers, the training loop and its journal."""
+"""The training loop: losses, optimizers, checkpoints and logs."""
