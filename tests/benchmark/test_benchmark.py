@@ -1,11 +1,11 @@
 """The benchmark compares equal computations and counts correctly; no test depends on speed."""
 
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
-from seq2seq.training.update import accumulate
 from torch import nn
 
 from seq2seq.benchmark import loading, peak, updates
@@ -21,17 +21,26 @@ from seq2seq.benchmark.updates import PHASES, Update
 from seq2seq.benchmark.workload import VOCABULARY_SIZES, draw_batches, draw_pairs
 from seq2seq.config.model import AttentionConfig, ModelConfig, OutputConfig
 from seq2seq.config.scripts import BenchmarkConfig
-from seq2seq.config.training import DecodingConfig
+from seq2seq.config.training import DecodingConfig, TrainConfig
 from seq2seq.data.batching import collate
 from seq2seq.data.vocabulary import SPECIALS
 from seq2seq.model.dropout import Dropout
 from seq2seq.precision import select_precision
 from seq2seq.search.translator import Translator
+from seq2seq.tasks.translation import TranslationTask
 from seq2seq.training.loss import count_tokens
 
 CPU = torch.device("cpu")
 E, H_ENCODER, H, A, O = 3, 4, 6, 5, 2  # noqa: E741  (the letters of seq2seq)
 C = 2 * H_ENCODER
+
+
+def backward_as_in_training(update, batch):
+    """The gradient of a batch by the loss of the translation task; its loss and tokens."""
+    task = SimpleNamespace(model=update.model, config=TrainConfig(name="training"))
+    loss, num_tokens = TranslationTask.loss(task, None, batch), count_tokens(batch.target_out)
+    (loss.objective / num_tokens).backward()
+    return loss.reported.item(), num_tokens
 
 
 def model_config(**settings):
@@ -72,7 +81,7 @@ def test_every_way_has_the_loss_and_gradients_of_the_trainer(way, settings):
     trained.model.double()
     loss = update.loss(batch, Clock(CPU))
     loss.backward()
-    nll, num_tokens = accumulate(trained.model, [batch], 0.0, trained.precision)
+    nll, num_tokens = backward_as_in_training(trained, batch)
     # Double precision, except the plain loss, which is always computed in single precision.
     assert loss.item() == pytest.approx(nll / num_tokens, rel=1e-6)
     for (name, one), other in zip(
@@ -87,7 +96,7 @@ def test_fast_way_equals_the_trainer_bit_for_bit():
     update = Update(model_config(dropout=0.3), CPU, seed=1)
     update.loss(batch, Clock(CPU)).backward()
     trained = Update(model_config(dropout=0.3), CPU, seed=1)
-    accumulate(trained.model, [batch], 0.0, trained.precision)
+    backward_as_in_training(trained, batch)
     for one, other in zip(update.model.parameters(), trained.model.parameters(), strict=True):
         assert torch.equal(one.grad, other.grad)
 

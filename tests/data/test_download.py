@@ -18,7 +18,7 @@ from seq2seq.data.reading import file_digest, read_lines
 
 BIG = "train.de.gz"  # several blocks, so that a transfer can break off in the middle
 CONTENTS = {
-    BIG: gzip.compress(b"".join(b"Satz %d\n" % n for n in range(20_000))),
+    BIG: gzip.compress(b"".join(b"Satz %d\n" % n for n in range(20_000)), mtime=0),
     "train.en": b"one\ntwo\nthree\n",
 }
 DIGESTS = {name: hashlib.sha256(content).hexdigest() for name, content in CONTENTS.items()}
