@@ -89,7 +89,7 @@ def is_out_of_memory(error: Exception) -> bool:
 
 
 def environment(device: torch.device) -> dict[str, Any]:
-    """Describe what results depend on besides the code: versions, processor and threads."""
+    """Return everything besides the code that affects results: versions, processor, threads."""
     packages = (
         "torch",
         "torchtext",
@@ -126,7 +126,7 @@ def plural(number: int, noun: str) -> str:
 
 
 def interpreter() -> str:
-    """Return what to type to run this Python: its path, or its name in an active environment."""
+    """Return the command that runs this Python: its path, or its name in an active environment."""
     path = Path(sys.executable)
     if sys.prefix == sys.base_prefix or os.environ.get("VIRTUAL_ENV") == sys.prefix:
         return path.name

@@ -33,7 +33,7 @@ def replacing(path: Path) -> Iterator[Path]:
             os.replace(partial, path)
             _flush(path.parent)
         finally:
-            # os.replace does nothing if both names are links to one file: then this one is left.
+            # os.replace does nothing if both names are links to one file; then this name remains.
             partial.unlink(missing_ok=True)
     except OSError as error:
         raise OSError(
@@ -55,12 +55,12 @@ def ensure_writable(folder: Path, setting: str) -> None:
     """Create a folder if it does not exist, and try to write into it.
 
     Raises:
-        OSError: it cannot be a folder to write into; names the setting that gave it.
+        OSError: the folder cannot be created or written; names the setting.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
         tempfile.TemporaryFile(dir=folder).close()
     except OSError as error:
         raise OSError(
-            f"{setting}={folder} cannot be a folder to write into ({error.strerror}); give another."
+            f"{setting}={folder} cannot be written ({error.strerror}); give another folder."
         ) from error

@@ -33,10 +33,8 @@ class Precision:
 
     @scaling.setter
     def scaling(self, scaling: tuple[float, int]) -> None:
-        if self.scaler.is_enabled() and scaling != (
-            1.0,
-            0,
-        ):  # (1, 0): stored by a run without scaling
+        unscaled = (1.0, 0)  # stored by a run without scaling
+        if self.scaler.is_enabled() and scaling != unscaled:
             known = dict(zip(("scale", "_growth_tracker"), scaling, strict=True))
             self.scaler.load_state_dict(self.scaler.state_dict() | known)
 

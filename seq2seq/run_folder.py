@@ -1,8 +1,8 @@
-"""The folder of a run: what lies where in it, and how one is made and removed.
+"""The folder of a run: its layout, creation and removal.
 
 .hydra/  train.log  lock  manifest.json  journal.jsonl  tensorboard/  summary.json
 checkpoints/{step_<n>,last,best}.safetensors
-checkpoints/best_{valid,test}/        what the best checkpoint makes of each split
+checkpoints/best_{valid,test}/        output of the best checkpoint on each split
 alignments/<sentence>/step_<n>.{png,json}
 """
 
@@ -15,25 +15,25 @@ from typing import NamedTuple
 
 SNAPSHOT = ".hydra"  # where the composed settings are kept
 LOG, LOCK = "train.log", "lock"
-# What a run folder holds before training begins: settings, an empty log, a lock.
+# The content of a run folder before training begins: settings, an empty log, a lock.
 INITIAL_FILES = {SNAPSHOT, LOG, LOCK}
 
 
 class RunFolder(NamedTuple):
-    """The paths in a run folder. Nothing here reads or writes a file."""
+    """The paths in a run folder. No method reads or writes a file."""
 
     path: Path
 
     def checkpoint(self, name: str) -> Path:
-        """``last``, from which the run continues, ``best``, or ``step_<n>``."""
+        """Return the path of ``last``, from which a run continues, ``best`` or ``step_<n>``."""
         return self.path / "checkpoints" / f"{name}.safetensors"
 
     def step_checkpoint(self, step: int) -> Path:
-        """The checkpoint after that many updates."""
+        """Return the path of the checkpoint after that many updates."""
         return self.checkpoint(f"step_{step}")
 
     def saved_steps(self) -> dict[int, Path]:
-        """The ``step_<n>`` checkpoints that exist, the newest first."""
+        """Return the ``step_<n>`` checkpoints that exist, newest first."""
         found = {
             int(match[1]): path
             for path in self.checkpoint("last").parent.glob("step_*.safetensors")
@@ -43,17 +43,17 @@ class RunFolder(NamedTuple):
 
     @property
     def has_checkpoint(self) -> bool:
-        """Whether there is anything to resume from."""
-        # Any checkpoint, because an earlier one serves where ``last`` is damaged or missing.
+        """Whether the folder has a checkpoint to resume from."""
+        # Any checkpoint: an earlier one is used if ``last`` is damaged or missing.
         return any(self.checkpoint("last").parent.glob("*.safetensors"))
 
     def evaluation(self, name: str, split: str) -> Path:
-        """The folder of what the checkpoint ``name`` makes of a split."""
+        """Return the folder of the output of the checkpoint ``name`` on a split."""
         return evaluation_folder(self.checkpoint(name), split)
 
     def picture(self, tag: str, step: int) -> Path:
-        """The path, without suffix, of a picture that TensorBoard shows under ``tag``:
-        ``alignment/valid_0001`` lies in ``alignments/valid_0001/``."""
+        """Return the path, without suffix, of a picture that TensorBoard shows under ``tag``:
+        ``alignment/valid_0001`` is stored in ``alignments/valid_0001/``."""
         kind, _, name = tag.partition("/")
         return self.path / f"{kind}s" / name / f"step_{step:07d}"
 
@@ -84,7 +84,7 @@ class RunFolder(NamedTuple):
 
     @property
     def comparison(self) -> Path:
-        """What a comparison keeps of the finished run."""
+        """The record that a comparison keeps of the finished run."""
         return self.path / "comparison.json"
 
     @property
@@ -94,19 +94,19 @@ class RunFolder(NamedTuple):
 
 
 def evaluation_folder(checkpoint: Path, name: str) -> Path:
-    """The folder, next to a checkpoint, of its output on the evaluation set ``name``."""
+    """Return the folder, next to a checkpoint, of its output on the evaluation set ``name``."""
     return checkpoint.parent / f"{checkpoint.stem}_{name}"
 
 
 def run_dir(resume: str | None, name: str, prefix: str = "") -> str:
-    """The folder to resume, or else a new one, ``runs/<name>/<prefix><date>_<time>``."""
+    """Return the folder to resume, or create a new one, ``runs/<name>/<prefix><date>_<time>``."""
     if resume is not None:
         return resume
     stamp = Path("runs") / name / datetime.now().strftime(f"{prefix}%Y-%m-%d_%H-%M-%S")
     for attempt in range(1000):
         path = stamp if attempt == 0 else stamp.with_name(f"{stamp.name}_{attempt + 1}")
         try:
-            # Created right away and never shared: two starts in one second get two folders.
+            # Created immediately, so that two starts in the same second get different folders.
             path.mkdir(parents=True)
         except FileExistsError:
             continue
@@ -115,14 +115,14 @@ def run_dir(resume: str | None, name: str, prefix: str = "") -> str:
 
 
 def snapshot(folder: str | None) -> str | None:
-    """Where Hydra saves the composed config: nowhere if ``folder`` already has a snapshot, because
-    a resume may still be refused; the manifest records the settings it continues with."""
+    """Return the folder in which Hydra saves the composed config; None if ``folder`` already has a
+    snapshot, because a resume may still be refused. The manifest records its settings."""
     has_snapshot = folder is not None and (Path(folder) / SNAPSHOT).exists()
     return None if has_snapshot else SNAPSHOT
 
 
 def remove_unused(folder: Path) -> None:
-    """Remove the folder of a run that was refused before it began, and parents left empty.
+    """Remove the folder of a run that was refused before it began, and empty parent folders.
 
     A folder that holds anything other than ``INITIAL_FILES`` is kept.
     """

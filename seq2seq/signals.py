@@ -1,6 +1,6 @@
-"""SIGINT (Ctrl-C) and SIGTERM: handled for a while, then given back.
+"""Temporary handlers for SIGINT (Ctrl-C) and SIGTERM.
 
-Importing this module changes nothing.
+Importing this module installs no handler.
 """
 
 import signal
@@ -13,7 +13,8 @@ from typing import Any
 def handle_stop_signals(handler: Callable[[int, Any], Any]) -> Iterator[None]:
     """Let ``handler(number, frame)`` receive SIGINT and SIGTERM within the block.
 
-    An ignored signal stays ignored, as ``nohup`` wants it; the previous handlers return afterwards.
+    An ignored signal stays ignored, as ``nohup`` requires. Afterward, the previous handlers are
+    restored.
     """
     previous = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
@@ -27,20 +28,20 @@ def handle_stop_signals(handler: Callable[[int, Any], Any]) -> Iterator[None]:
 
 
 class Interrupted(Exception):  # noqa: N818  (a request, not an error)
-    """The user asked a run to stop; the run has been saved when this leaves the trainer."""
+    """The user asked a run to stop; when the trainer raises this, the run has been saved."""
 
     def __init__(self, number: int):
         super().__init__(signal.Signals(number).name)
         self.exit_status = 128 + number
 
     def __str__(self) -> str:
-        """Name the signal, then say how to continue, where a ``continued_by`` block knows it."""
+        """Name the signal and, inside a ``continued_by`` block, say how to continue."""
         return "; ".join([super().__str__(), *getattr(self, "__notes__", [])])
 
 
 @contextmanager
 def continued_by(advice: str) -> Iterator[None]:
-    """Add to an ``Interrupted`` from within the block how to continue what it stopped."""
+    """Add advice on how to continue to an ``Interrupted`` raised in the block."""
     try:
         yield
     except Interrupted as stop:
@@ -49,7 +50,7 @@ def continued_by(advice: str) -> Iterator[None]:
 
 
 class StopSignals:
-    """Receives SIGINT and SIGTERM: notes them, or raises where work can be dropped at once."""
+    """Receives SIGINT and SIGTERM: notes them, or raises where work can be abandoned."""
 
     def __init__(self) -> None:
         self.number: int | None = None  # the last signal received
@@ -57,16 +58,16 @@ class StopSignals:
 
     @contextmanager
     def noted(self) -> Iterator[None]:
-        """Note the signals that come within the block."""
+        """Note the signals that arrive during the block."""
         with handle_stop_signals(self._note):
             yield
 
     @contextmanager
     def raised(self) -> Iterator[None]:
-        """Leave the block at once when a signal comes, or came before it.
+        """Abandon the block as soon as a signal arrives, or if one arrived before it.
 
         Raises:
-            Interrupted: a signal came; it is noted too.
+            Interrupted: a signal arrived; it is noted as well.
         """
         self._raises = True
         try:
@@ -76,10 +77,10 @@ class StopSignals:
             self._raises = False
 
     def check(self) -> None:
-        """Do nothing unless a signal has been noted.
+        """Raise if a signal has been noted.
 
         Raises:
-            Interrupted: one has.
+            Interrupted: a signal has been noted.
         """
         if self.number is not None:
             raise Interrupted(self.number)

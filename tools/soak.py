@@ -5,13 +5,13 @@
     make soak ARGS="--processes --kills 20"     a new interpreter for every start
 
 One run, the reference, is not interrupted. Every other run is killed several times (kill -9,
-SIGTERM, Ctrl-C, a disk that becomes full), resumed each time, and must end like the reference:
-parameters, optimizer, random numbers, journal, TensorBoard, pictures, translations and scores, bit
-for bit. A table shows how many kills hit which phase of a run, and how many runs were lost or
-differ; the exit status is 1 if any did.
+SIGTERM, Ctrl-C, or a full disk), resumed each time, and must produce the same results as the
+reference, bit for bit: parameters, optimizer, random numbers, journal, TensorBoard, pictures,
+translations and scores. A table counts the kills in each phase of a run, and the runs that were
+lost or differ; the exit status is 1 if there are any.
 
-A start takes seconds, mostly for imports. So the processes are forked from this one, which has
-imported everything and computed nothing; they die like any other process.
+A start takes seconds, mostly for imports. Therefore the processes are forked from this one, which
+has imported everything and computed nothing; they die like any other process.
 """
 
 import argparse
@@ -171,7 +171,7 @@ class Process:
             os._exit(status)
 
     def ended(self) -> bool:
-        """Return whether it has ended; read its output, so that its pipe never fills up."""
+        """Return whether the process has ended; read its output so that the pipe never fills up."""
         if self.status is None:
             pid, status = os.waitpid(self.pid, os.WNOHANG)
             if pid:
@@ -191,7 +191,7 @@ class Process:
         return self.status
 
     def strike(self, kind: str, space: int) -> None:
-        """Kill it, or limit the size of its files to ``space`` bytes."""
+        """Kill the process, or limit the size of its files to ``space`` bytes."""
         if kind == "disk full":
             hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
             resource.prlimit(self.pid, resource.RLIMIT_FSIZE, (space, hard))
@@ -203,7 +203,7 @@ class Process:
 
 
 def record(folder: Path) -> dict[str, Any]:
-    """Return everything that a run leaves behind, except times, by name."""
+    """Return all results of a run, except times, by name."""
     found: dict[str, Any] = {}
     ranking: list[Any] = []
     for name in ("last", "best"):
@@ -396,7 +396,7 @@ class Soak:
                 self.pace *= 0.7  # the machine is less busy than during the reference run
             if status != 0:
                 self.lost.add(self.runs)
-                self.report("an unexpected end", process)
+                self.report("unexpected exit", process)
             return status == 0
         assert moment is not None
         if moment.kind == "SIGKILL" and self.script:
@@ -434,7 +434,7 @@ class Soak:
             self.check(saved, process, f"{name}: step {process.board.step} was not saved")
 
     def start_again(self, folder: Path) -> None:
-        """Nothing was saved: check that resuming says so in one line, and start over."""
+        """Check that resuming a run that saved nothing is refused in one line, and start over."""
         self.restarts += 1
         process = self.start(folder, True)
         process.wait()
@@ -469,7 +469,7 @@ class Soak:
             f"\n\n{self.runs} runs, {self.restarts} started over because nothing was saved yet, "
             f"{self.half_written} kills left a half-written file\n"
             f"slowest exit after SIGTERM or SIGINT: {self.slowest:.1f} s\n"
-            f"{len(self.lost)} lost runs, {different} runs that differ, "
+            f"{len(self.lost)} lost runs, {different} different runs, "
             f"{self.bits} differing bits, {len(self.errors)} errors in total"
         )
 

@@ -6,7 +6,7 @@
     if __name__ == "__main__":
         main()
 
-Whatever a user can get wrong ends in one line on stderr and exit status 2, before anything is
+A mistake of the user is reported in one line on stderr, with exit status 2, before anything is
 read or written; ``exit`` lists the other statuses.
 """
 
@@ -47,18 +47,18 @@ log = logging.getLogger(__name__)
 def command(
     name: str, schema: type, sweeps: bool = False
 ) -> Callable[[Callable[[Any], Any]], Callable[[], list[Any]]]:
-    """Make a function of a config dataclass the command that ``conf/<name>.yaml`` describes.
+    """Turn a function of a config dataclass into the command that ``conf/<name>.yaml`` describes.
 
     Args:
         name: name of the file in ``conf/``.
         schema: the config dataclass.
-        sweeps: whether it always runs several jobs, those that its file names.
+        sweeps: whether the command always runs several jobs, which its YAML file lists.
 
     Returns:
-        A decorator; the decorated function takes no argument and returns what each job returned.
+        A decorator; the decorated function takes no argument and returns the results of all jobs.
     """
 
-    # A user who sets Hydra's variable for full errors wants the traceback.
+    # If Hydra's variable for full errors is set, the user wants the traceback.
     debugging = "HYDRA_FULL_ERROR" in os.environ
 
     def decorate(function: Callable[[Any], Any]) -> Callable[[], list[Any]]:
@@ -73,13 +73,15 @@ def command(
             except (ValueError, OSError, MemoryError, RuntimeError) as error:
                 if debugging or not _is_users(error):
                     raise
-                if HydraConfig.get().output_subdir == SNAPSHOT:  # not that of an earlier start
+                if (
+                    HydraConfig.get().output_subdir == SNAPSHOT
+                ):  # not the folder of an earlier start
                     remove_unused(output_dir())
                 refuse(error, error_text(error))
             return results[-1]
 
         def main() -> list[Any]:
-            gc.freeze()  # imported objects stay; a collection that scans them takes 90 ms
+            gc.freeze()  # imported objects are never freed, and scanning them takes 90 ms
             with orderly_exit():
                 try:
                     args = parse_arguments()
@@ -100,7 +102,7 @@ def command(
 
 
 def _is_users(error: Exception) -> bool:
-    """Return whether a user can do something about an error; of torch's, about one alone."""
+    """Return whether the user can fix an error; of torch's errors, only running out of memory."""
     return not isinstance(error, RuntimeError) or is_out_of_memory(error)
 
 
@@ -116,8 +118,8 @@ def _start(
     # Hydra would print its own errors over several lines; this variable hands them to us.
     os.environ["HYDRA_FULL_ERROR"] = "1"
     check_overrides(overrides, schema)
-    # Hydra composes each job once more. This time no run folder exists yet, and a mistake in the
-    # last job of a sweep does not wait for those before it.
+    # Hydra composes each job again later. Here, no run folder exists yet, and a mistake in the last
+    # job of a sweep is found before the first one runs.
     with initialize_config_dir(str(CONF), version_base="1.3"):
         for job_overrides in _jobs(name, overrides, sweeps):
             check_job(typed(compose(name, job_overrides), schema))
@@ -125,10 +127,10 @@ def _start(
 
 
 def check_job(config: Any) -> None:
-    """Import the plug-ins of a job, and refuse choices that do not exist or go together.
+    """Import the plug-ins of a job, and refuse choices that do not exist or do not fit together.
 
     Raises:
-        UserError: names them.
+        UserError: a plug-in cannot be imported or a choice is refused; names it.
     """
     try:
         import_plugins(getattr(config, "plugins", ()))
@@ -165,11 +167,11 @@ def error_text(error: BaseException) -> str:
     if isinstance(error, HydraException) and isinstance(error.__cause__, OmegaConfBaseException):
         error = error.__cause__
     if isinstance(error, OmegaConfBaseException):
-        if "is not a ListConfig" in str(error):  # and does not say which value
+        if "is not a ListConfig" in str(error):  # this message does not name the setting
             return f"{error.full_key} must be a list, as in '{error.full_key}=[a,b]'."
         key = f"{error.full_key}: " if error.full_key else ""
         return key + str(error.msg or error).split("\n")[0]
-    if isinstance(error, UnicodeEncodeError):  # of a file name: contents are always UTF-8
+    if isinstance(error, UnicodeEncodeError):  # from a file name: contents are always UTF-8
         return f"{error.object!r} cannot be a file name in this locale; set LC_ALL=C.UTF-8."
     if isinstance(error, OSError) and error.filename is not None:
         return f"{error.filename}: {error.strerror}."
@@ -193,8 +195,8 @@ def typed(composed: DictConfig, schema: type[T]) -> T:
         meaning = known[missing[0]].metadata["meaning"] if missing[0] in known else "needed"
         raise UserError(f"{missing[0]} is missing ({meaning}); give it as {missing[0]}=...")
     try:
-        # Merged into the schema once more because Hydra accepts `+model.typo=1`, and the
-        # conversion alone would drop it silently.
+        # Merged into the schema again because Hydra accepts `+model.typo=1`, which the conversion
+        # alone would drop silently.
         values = OmegaConf.to_container(composed, resolve=True)
         config: Any = OmegaConf.to_object(OmegaConf.merge(OmegaConf.structured(schema), values))
         check_values(config)
@@ -204,21 +206,21 @@ def typed(composed: DictConfig, schema: type[T]) -> T:
 
 
 def register(name: str, schema: type) -> None:
-    """Tell Hydra the schema, and the resolvers that ``conf/`` uses."""
+    """Register the schema, and the resolvers that ``conf/`` uses, with Hydra."""
     ConfigStore.instance().store(name=f"{name}_schema", node=schema)
     OmegaConf.register_new_resolver("repository", lambda path: str(REPOSITORY / path), replace=True)
-    # Cached: every mention of the folder within one start means the same folder.
+    # Cached, so that every use within one start gives the same folder.
     OmegaConf.register_new_resolver("run_dir", run_dir, replace=True, use_cache=True)
     OmegaConf.register_new_resolver("snapshot", snapshot, replace=True, use_cache=True)
 
 
 def output_dir() -> Path:
-    """Return the run folder that Hydra made for this job."""
+    """Return the run folder that Hydra created for this job."""
     return Path(HydraConfig.get().runtime.output_dir)
 
 
 def choice(group: str) -> str:
-    """Return the name of the file that this job uses from a folder of ``conf/``."""
+    """Return the file of a folder of ``conf/`` that this job uses, without its suffix."""
     return str(HydraConfig.get().runtime.choices[group])
 
 

@@ -1,9 +1,9 @@
-"""How a script exits: one line for what a user can change, and a status with one meaning each.
+"""How a script exits: one line for errors of the user, and exit statuses with fixed meanings.
 
 ======  ==================================================================================
 status  meaning
 ======  ==================================================================================
-0       done
+0       success
 1       a bug in the program, with its traceback
 2       refused: a setting, a file or the machine; one line on stderr says what to do
 3       only ``reproduce.py``: the runs differ; stdout says where they diverge
@@ -12,7 +12,7 @@ status  meaning
 143     stopped by SIGTERM
 ======  ==================================================================================
 
-Knows nothing of settings. Imports no third-party package, so that a script can call ``begin``
+Independent of settings. Imports only the standard library, so that a script can call ``begin``
 before the imports that take seconds.
 """
 
@@ -33,10 +33,10 @@ _received: list[int] = []  # signals received since ``orderly_exit`` began
 
 
 def begin() -> None:
-    """Start a script: refuse an unsupported Python, and let Ctrl-C end the imports quietly.
+    """Start a script: refuse an unsupported Python, and let Ctrl-C stop the imports quietly.
 
     Raises:
-        SystemExit: this Python is not supported; pip would have refused it too.
+        SystemExit: this Python version is not supported.
     """
     if not (3, 11) <= sys.version_info < (3, 14):
         print(
@@ -45,21 +45,21 @@ def begin() -> None:
             file=sys.stderr,
         )
         raise SystemExit(REFUSED)
-    # Python answers Ctrl-C with the traceback of whichever import it interrupts. There is nothing
-    # to clean up yet: the signal may end the process, as it ends any other program.
+    # By default, Ctrl-C prints a traceback of the import that it interrupts. There is nothing to
+    # clean up yet, so the signal may simply end the process.
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def refuse(error: Exception, text: str) -> NoReturn:
-    """Print what is wrong on one line, and exit.
+    """Print an error on one line, and exit.
 
     Raises:
         SystemExit: always.
     """
-    if _received:  # inside a library, which turned the SystemExit into an error of its own
+    if _received:  # a library turned the SystemExit into its own error
         raise SystemExit(128 + _received[0]) from error
-    if isinstance(error, BrokenPipeError):  # the scripts write to no other pipe than stdout
+    if isinstance(error, BrokenPipeError):  # stdout is the only pipe that the scripts write to
         _exit_without_output(error)
     _flush_output()
     print(f"error: {' '.join(text.split())}", file=sys.stderr)
@@ -80,13 +80,13 @@ def write(text: str) -> None:
 
 @contextmanager
 def orderly_exit() -> Iterator[None]:
-    """Within the block, a signal exits through every ``finally``, and output is flushed UTF-8.
+    """Make signals exit through every ``finally`` of the block; write UTF-8, and flush it.
 
     Raises:
         SystemExit: Ctrl-C, SIGTERM, or the output cannot be written.
     """
-    # Logging to a full disk would print a traceback for each line. The checkpoint or the journal,
-    # which cannot be written either, reports the problem.
+    # Logging to a full disk would print a traceback for each line. The problem is reported when
+    # the checkpoint or the journal cannot be written.
     logging.raiseExceptions = False
     _received.clear()
     if isinstance(sys.stdout, io.TextIOWrapper):
@@ -110,7 +110,7 @@ def _exit(number: int, frame: Any) -> NoReturn:
 
 
 def _flush_output() -> None:
-    """Write what is left in the buffer of stdout now, while a failure can still be reported."""
+    """Flush stdout now, while a failure can still be reported."""
     try:
         if sys.stdout is not None:
             sys.stdout.flush()
@@ -121,7 +121,7 @@ def _flush_output() -> None:
 def _exit_without_output(error: OSError) -> NoReturn:
     """Exit because stdout cannot be written."""
     with suppress(OSError):
-        # Discard what is left in the buffer: Python would try to write it once more and complain.
+        # Discard the buffer, which Python would otherwise try to write again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     if isinstance(error, BrokenPipeError):
         raise SystemExit(CLOSED_OUTPUT) from None

@@ -1,4 +1,4 @@
-"""The text of ``--help``: what a command does, the choices in ``conf/``, and every setting."""
+"""The text of ``--help``: purpose of the script, choices in ``conf/``, and every setting."""
 
 import inspect
 from pathlib import Path
@@ -14,7 +14,7 @@ CONF = REPOSITORY / "conf"
 
 
 def config_groups() -> dict[str, list[str]]:
-    """Return the folders of ``conf/`` and the choices in each."""
+    """Return the folders of ``conf/``, each with its choices."""
     groups: dict[str, list[str]] = {}
     for path in sorted(CONF.rglob("*.yaml")):
         group = path.parent.relative_to(CONF).as_posix()
@@ -39,7 +39,7 @@ def help_text(module: Any, schema: type) -> str:
         lines.append("Choices (files in conf/):")
         lines += [f"  {group}={'|'.join(options)}" for group, options in groups.items()]
         lines.append("")
-    others = " (a choice above may give others; --cfg job shows what a run would use)"
+    others = " (choices above may change them; --cfg job shows the settings of a run)"
     lines.append(f"Single settings, with their defaults{others if groups else ''}:")
     known = registries()
     for key, item in settings(schema):
@@ -48,7 +48,7 @@ def help_text(module: Any, schema: type) -> str:
         lines.append(f"      {item.metadata['meaning']}" + (f"; {limits}" if limits else ""))
     lines += [
         "",
-        "--cfg job prints the composed settings; --multirun a=1,2 tries several values.",
+        "--cfg job prints the composed settings; --multirun a=1,2 runs one job for each value.",
     ]
     return "\n".join(lines)
 

@@ -1,7 +1,7 @@
-"""Hydra's private parts that this program uses, all in one place.
+"""All uses of Hydra's private API, in one place.
 
-Hydra 1.3 has no public way to parse its command line without running a job, or to list the jobs of
-a sweep; ``pyproject.toml`` allows no later version until these two functions have been checked.
+Hydra 1.3 has no public function to parse its command line without running a job, or to list the
+jobs of a sweep; ``pyproject.toml`` excludes later versions until these functions are checked.
 """
 
 import argparse
@@ -22,10 +22,10 @@ def split_sweep(sweeper: Any, overrides: list[str]) -> list[list[str]] | None:
 
     Args:
         sweeper: the composed ``hydra.sweeper``.
-        overrides: those of the command line.
+        overrides: the overrides of the command line.
 
     Returns:
-        None where another sweeper than Hydra's own decides at run time what it tries.
+        None if the sweeper is not Hydra's own and chooses its jobs at run time.
     """
     if not sweeper._target_.endswith(".BasicSweeper"):
         return None

@@ -14,7 +14,7 @@ from seq2seq.config.registry import did_you_mean
 from seq2seq.config.renamed import RENAMED
 from seq2seq.config.schema import settings
 
-REMOVED_GROUPS = {  # groups of conf/ that are gone: what replaces them
+REMOVED_GROUPS = {  # removed groups of conf/: their replacement
     "recipe": "data= brings the training settings that suit its corpus, experiment= those of a task"
 }
 
@@ -28,8 +28,8 @@ class _Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         raise UserError(
-            f"{message}; settings are given as key=value, without dashes, and flags before or "
-            f"after all of them. --help lists what there is."
+            f"{message}; settings are given as key=value, without dashes; flags come before or "
+            f"after all settings. --help lists the settings."
         )
 
 
@@ -37,7 +37,7 @@ def parse_arguments() -> argparse.Namespace:
     """Parse the flags and overrides of this command line.
 
     Raises:
-        UserError: a flag does not exist, or makes no sense here.
+        UserError: a flag does not exist or is not supported.
     """
     sys.argv[1:] = [_decode(argument) for argument in sys.argv[1:]]
     args = _Parser(parents=[flags_parser()], add_help=False).parse_args()
@@ -60,7 +60,9 @@ def parse_arguments() -> argparse.Namespace:
     given = [flag for flag, is_given in commands.items() if is_given]
     if len(given) > 1:
         raise UserError(f"{' and '.join(given)} cannot be combined; give one of them.")
-    if args.resolve and args.cfg != "job":  # the others would create the run folder they show
+    if (
+        args.resolve and args.cfg != "job"
+    ):  # other values would create the run folder that they show
         raise UserError("--resolve only goes with --cfg job.")
     return args
 
@@ -88,15 +90,15 @@ def parse_override(text: str) -> Override:
     except HydraException as error:
         raise UserError(
             f"{text!r} is not an override: write key=value, and put quotes around a value with "
-            f"blanks, letters beyond a-z or any of , = {{ }} [ ] ( ), as in 'key=\"a, ä\"'."
+            f"spaces, letters other than a-z or any of , = {{ }} [ ] ( ), as in 'key=\"a, ä\"'."
         ) from error
 
 
 def check_overrides(overrides: list[str], schema: type) -> None:
-    """Refuse settings and groups that do not exist, with the most similar name that does.
+    """Refuse settings and groups that do not exist, and suggest the most similar name.
 
     Raises:
-        UserError: names the override.
+        UserError: an override is refused; names it.
     """
     known = [key for key, _ in settings(schema)]
     groups = config_groups()
@@ -116,7 +118,7 @@ def check_overrides(overrides: list[str], schema: type) -> None:
         elif key in RENAMED:
             raise UserError(f"{text}: the setting {key} is now called {RENAMED[key]}.")
         elif key in REMOVED_GROUPS:
-            raise UserError(f"{text}: there is no {key}= any more; {REMOVED_GROUPS[key]}.")
+            raise UserError(f"{text}: {key}= no longer exists; {REMOVED_GROUPS[key]}.")
         elif key not in known and not any(name.startswith(key + ".") for name in known):
             raise UserError(
                 f"{text}: there is no setting {key!r}{did_you_mean(key, known + list(groups))}; "
@@ -125,7 +127,7 @@ def check_overrides(overrides: list[str], schema: type) -> None:
 
 
 def _check_choice(text: str, value: Any, options: list[str]) -> None:
-    if value not in options:  # not even null, which Hydra accepts only in conf/
+    if value not in options:  # null is refused too: Hydra accepts it only in conf/
         raise UserError(
             f"{text}: there is no {str(value)!r}{did_you_mean(str(value), options)}; "
             f"choose one of {', '.join(options)}."

@@ -1,4 +1,4 @@
-"""Checks of a configuration by the builders that own its choices, before any data are read."""
+"""Checks a configuration with the builders that own its choices, before any data are read."""
 
 from typing import Any
 
@@ -7,13 +7,13 @@ from seq2seq.config.schema import settings
 
 
 def preflight(config: Any) -> None:
-    """Refuse choices that no registry has, and models and optimizers that cannot be built.
+    """Refuse choices that are not registered, and models and optimizers that cannot be built.
 
-    The model has parameters without values; nothing is read or written.
+    The model is built without values on the device "meta"; nothing is read or written.
 
     Raises:
-        ValueError: a choice does not exist, or two cannot go together; names the settings.
-        RuntimeError: a size is beyond what any tensor can have.
+        ValueError: a choice does not exist, or two do not fit together; names the settings.
+        RuntimeError: a tensor would be too large to exist.
     """
     known = registries()
     for key, _ in settings(type(config)):

@@ -1,4 +1,4 @@
-"""Every registry of the program, by the setting that chooses from it."""
+"""Every registry of the program, by the setting that selects an entry."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ from seq2seq.config.registry import Registry
 
 
 def registries() -> dict[str, Registry[Any]]:
-    """Return the registries; their modules are imported now, as some take long."""
+    """Return the registries; their modules are imported only now, because some are slow."""
     from seq2seq.attention.distribution import MODES
     from seq2seq.attention.masking import NORMALIZERS
     from seq2seq.attention.scoring import SCORES

@@ -16,7 +16,7 @@ from torch import Tensor
 from seq2seq.data.store import IdStore
 from seq2seq.data.vocabulary import BOS, EOS, PAD
 
-ROUNDS = 8  # of the Feistel network that shuffles an epoch
+ROUNDS = 8  # rounds of the Feistel network that shuffles an epoch
 BATCHES_AHEAD = 4  # batches that are made before the training loop asks for them
 
 T = TypeVar("T")
@@ -39,7 +39,7 @@ class BatchLimits(NamedTuple):
     """Maximum size of a batch; at least one of the two limits is set."""
 
     sentences: int | None
-    tokens: int | None  # positions of the longer side, EOS and padding included
+    tokens: int | None  # positions in the longer of source and target, EOS and padding included
 
     def fits(self, sentences: int, longest: int) -> bool:
         return (self.sentences is None or sentences <= self.sentences) and (
@@ -60,7 +60,7 @@ def end_and_pad(sequences: Sequence[Ids]) -> NDArray[np.int64]:
 
 
 def pad_sources(sources: Sequence[Ids]) -> tuple[Tensor, Tensor]:
-    """Source ids with EOS, and their mask, both (B, S); a blank sentence consists of EOS alone."""
+    """Return source ids with EOS, and their mask, both (B, S); a blank sentence is EOS alone."""
     source = end_and_pad(sources)
     return torch.from_numpy(source), torch.from_numpy(source != PAD)
 
@@ -75,22 +75,21 @@ def collate(sources: Sequence[Ids], targets: Sequence[Ids]) -> Batch:
 
 
 def shuffled(positions: NDArray[np.int64], count: int, seed: tuple[int, int]) -> NDArray[np.int64]:
-    """Elements at these positions of a random permutation of ``range(count)``.
+    """Return the elements at these positions of a random permutation of ``range(count)``.
 
-    Any positions can be computed without computing the others.
-
-    A Feistel network, which maps the numbers of an even number of bits one to one (Luby and
-    Rackoff 1988, doi:10.1137/0217022): with x = (left, right) and a key k for each round,
+    Each element is computed without computing the others, by a Feistel network. It permutes the
+    numbers with an even number of bits (Luby and Rackoff 1988, doi:10.1137/0217022): with
+    x = (left, right) and a key k for each round,
 
         (left, right) -> (right, left ^ mix(right + k))
 
-    Results outside the range go through the network again until they are inside, which keeps
-    the mapping one to one ("cycle walking", Black and Rogaway 2002,
+    Results outside the range go through the network again until they are inside, so the mapping
+    stays one to one ("cycle walking", Black and Rogaway 2002,
     doi:10.1007/3-540-45760-7_9).
 
     Args:
         positions: within ``range(count)``, (N,).
-        seed: run and epoch; the order depends on nothing else.
+        seed: seed of the run, and epoch; the order depends on nothing else.
     """
     bits = np.uint64((max(count - 1, 1).bit_length() + 1) // 2)  # in each half
     mask = (np.uint64(1) << bits) - np.uint64(1)
@@ -133,7 +132,7 @@ def plan_batches(
         target: target ids; only their lengths matter.
         limits: maximum size of a batch.
         bucket_batches: batches sorted together; with 1, sentences stay in random order.
-        seed: run and epoch; the plan depends on nothing else.
+        seed: seed of the run, and epoch; the plan depends on nothing else.
         start: sentences of this epoch that were already used, in batches of the same plan.
     """
     count = len(source)
@@ -144,7 +143,7 @@ def plan_batches(
         rows = shuffled(np.arange(used, min(used + size, count)), count, seed)
         lengths = np.stack([source.lengths(rows), target.lengths(rows)])
         if bucket_batches > 1:
-            # By target first: the decoder's steps cost most.
+            # By target length first: decoder steps are the most expensive.
             by_length = np.lexsort(lengths)
             rows, lengths = rows[by_length], lengths[:, by_length]
         batches = cut(rows, lengths.max(axis=0) + 1, limits)
@@ -162,7 +161,7 @@ def cut(rows: NDArray, lengths: NDArray, limits: BatchLimits) -> list[NDArray[np
 
     Args:
         rows: indices of the sentences, in the order in which they are cut.
-        lengths: length of the longer side of each sentence, EOS included.
+        lengths: length of the longer of source and target of each pair, EOS included.
     """
     batches, start, longest = [], 0, 0
     for end, length in enumerate(lengths.tolist()):

@@ -27,14 +27,14 @@ class Codec(NamedTuple):
         return self.tokenizer.language
 
     def encode(self, sentences: Iterable[str]) -> list[Encoded]:
-        """Tokens and ids of each sentence; tokens outside the vocabulary get the id UNK."""
+        """Return tokens and ids of each sentence; tokens outside the vocabulary get the id UNK."""
         return [
             Encoded(tokens, self.vocabulary.ids(tokens))
             for tokens in self.tokenizer.tokenize_many(sentences)
         ]
 
     def decode(self, sentence: Sequence[int] | Sequence[str]) -> str:
-        """Detokenized text of one sentence, given as ids or as tokens.
+        """Return the detokenized text of one sentence, given as ids or as tokens.
 
         Ids PAD, BOS and EOS are left out; tokens are taken as they are, because a text may
         contain the spelling of a control token.
@@ -47,10 +47,10 @@ class Codec(NamedTuple):
         return self.tokenizer.detokenize(tokens)
 
     def state(self) -> dict[str, Any]:
-        """Description for JSON; the bytes of a SentencePiece model are stored separately."""
+        """Return a description for JSON, without the bytes of a SentencePiece model."""
         return {"tokenizer": self.tokenizer.state(), "vocabulary": self.vocabulary.token_list}
 
 
 def codec_from_state(state: dict[str, Any], model: bytes | None) -> Codec:
-    """Build the codec that ``Codec.state`` described; ``model`` is SentencePiece's."""
+    """Build the codec that ``Codec.state`` described; ``model`` is its SentencePiece model."""
     return Codec(tokenizer_from_state(state["tokenizer"], model), Vocabulary(state["vocabulary"]))

@@ -1,4 +1,4 @@
-"""A corpus on disk: where its files lie, and the SHA-256 of each."""
+"""A corpus on disk: the paths of its files, and the SHA-256 of each."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -45,7 +45,7 @@ def open_corpus(config: DataConfig) -> Corpus:
 
 
 def locate(config: DataConfig, split: str) -> ParallelFiles:
-    """Paths of the ``train``, ``valid`` or ``test`` split, which may not exist."""
+    """Return the paths of the ``train``, ``valid`` or ``test`` split; they may not exist."""
     names = getattr(config, split)
     root = Path(config.root)
     return ParallelFiles(

@@ -29,7 +29,7 @@ from seq2seq.data.store import IdStore, IdWriter, renumber
 from seq2seq.data.tokenizer import TOKENIZERS, Tokenizer, build_tokenizer, train_sentencepiece
 from seq2seq.data.vocabulary import Numbering, build_vocabulary, unknown_rate
 
-FORMAT = 2  # of the prepared folder; after a change, old folders are not used
+FORMAT = 2  # version of the folder format; folders of other versions are not used
 CHUNK = 10_000  # pairs tokenized at a time
 LINE = np.dtype("<i8")
 LANGUAGES = ("source", "target")
@@ -50,7 +50,7 @@ class PreparedCorpus(NamedTuple):
 
 
 def prepare(corpus: Corpus, config: DataConfig) -> PreparedCorpus:
-    """Load the prepared corpus from disk, after preparing it if that was not done before.
+    """Load the prepared corpus from disk, or prepare it first if necessary.
 
     Raises:
         ValueError, OSError: a training or validation file is invalid; names file and line.
@@ -75,7 +75,7 @@ def prepare(corpus: Corpus, config: DataConfig) -> PreparedCorpus:
 
 
 def _remove_unfinished(folder: Path) -> None:
-    """Remove what killed processes left; a folder younger than a day may still be in use."""
+    """Remove folders left by killed processes; one younger than a day may still be in use."""
     for unfinished in folder.glob(".unfinished-*"):
         if time.time() - unfinished.stat().st_mtime > 24 * 60 * 60:
             shutil.rmtree(unfinished, ignore_errors=True)
@@ -204,7 +204,7 @@ def _chunks(
 
 
 def _tokenize(pairs: list[SentencePair], tokenizers: list[Tokenizer]) -> list[list[list[str]]]:
-    """Tokens of all source sentences, and tokens of all target sentences."""
+    """Return the tokens of all source sentences, and of all target sentences."""
     return [
         tokenizer.tokenize_many([pair[column] for pair in pairs])
         for column, tokenizer in enumerate(tokenizers)
@@ -242,7 +242,7 @@ def _count_text(codecs: list[Codec], counts: list[Counter[str]]) -> dict[str, An
 
 
 def _report_split(files: ParallelFiles, codecs: list[Codec]) -> dict[str, Any]:
-    """Report on a split that is scored, of which every line is kept."""
+    """Report on a split used for evaluation, of which every line is kept."""
     report, counts = CorpusReport(), [Counter[str](), Counter[str]()]
     for _, pairs in _chunks(read_parallel(files), files.first_line):
         for count, sentences in zip(

@@ -93,7 +93,7 @@ def read_parallel(files: ParallelFiles) -> Iterator[SentencePair]:
 
 
 def file_digest(path: Path) -> str:
-    """SHA-256 of a file as it is stored, in hexadecimal."""
+    """Return the SHA-256 of a file as stored on disk, in hexadecimal."""
     try:
         with path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
@@ -184,7 +184,7 @@ def _decode(content: bytes, name: Path | str, number: int) -> str:
 
 
 def _how_to_convert(content: bytes, number: int) -> str:
-    """Advice on a line that is not UTF-8, judged by its bytes."""
+    """Return advice on a line that is not UTF-8, judged by its bytes."""
     compression = [name for magic, name in OTHER_COMPRESSION.items() if content.startswith(magic)]
     if number == 1 and compression:
         return f"it looks like {compression[0]}, so unpack it; only gzip is read directly."
@@ -253,7 +253,7 @@ def _read_two_files(files: ParallelFiles) -> Iterator[SentencePair]:
 
 
 def _where_to_look(files: ParallelFiles) -> str:
-    """Advice on where two files of different lengths fall out of step."""
+    """Return advice on where two files of different lengths fall out of step."""
     unknown = "The lengths of the lines do not show where; compare the ends of both files."
     if not (files.source.is_file() and files.target.is_file()):
         return unknown  # a pipe cannot be read a second time
@@ -279,7 +279,7 @@ def _where_to_look(files: ParallelFiles) -> str:
 
 
 def _find_change(deviations: np.ndarray) -> int | None:
-    """Line number at which the deviations from the median length ratio begin to be large.
+    """Find the line at which deviations from the median length ratio begin to be large.
 
     The ratio of the two lengths stays near its median while lines translate each other, and
     varies much more once the files are out of step. The line is the cut between "little" and

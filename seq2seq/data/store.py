@@ -45,12 +45,12 @@ class IdStore:
         ]
 
     def lengths(self, indices: Iterable[int]) -> NDArray[np.int64]:
-        """Number of ids in each of these sequences."""
+        """Return the number of ids in each of these sequences."""
         spans = self._spans(indices)
         return spans[:, 1] - spans[:, 0]
 
     def _spans(self, indices: Iterable[int]) -> NDArray[np.int64]:
-        """Start and end of each of N sequences, (N, 2)."""
+        """Return start and end of each of N sequences, (N, 2)."""
         size = OFFSET.itemsize
         # Python integers: with NumPy integers this loop takes three times as long.
         plain = np.fromiter(indices, dtype=np.int64).tolist()

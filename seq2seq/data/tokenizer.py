@@ -61,7 +61,7 @@ class Tokenizer(ABC):
     def detokenize(self, tokens: list[str]) -> str: ...
 
     def state(self) -> dict[str, Any]:
-        """Arguments of ``build_tokenizer`` for JSON; ``model`` is stored separately."""
+        """Return the arguments of ``build_tokenizer`` for JSON, without ``model``."""
         return {"name": self.name, "language": self.language, "lowercase": self.lowercase}
 
 

@@ -53,7 +53,7 @@ class Vocabulary:
         return len(self._tokens)
 
     def __contains__(self, token: str) -> bool:
-        """Whether a token of a text has its own id; the spelling of a special token has none."""
+        """Return whether a token of a text has its own id; the text of a special token has none."""
         return token in self._ids
 
     @property
@@ -62,11 +62,11 @@ class Vocabulary:
         return list(self._tokens)
 
     def ids(self, tokens: Iterable[str]) -> list[int]:
-        """Ids of the tokens of a text, without BOS and EOS; the only special id is UNK."""
+        """Return the ids of tokens of a text, without BOS and EOS; the only special id is UNK."""
         return [self._ids.get(token, UNK) for token in tokens]
 
     def tokens(self, ids: Iterable[int]) -> list[str]:
-        """Tokens of ids, special ids included."""
+        """Return the tokens of ids, special ids included."""
         ids = list(ids)
         # A negative index would count from the end and give a wrong token.
         if ids and min(ids) < 0:
@@ -83,7 +83,7 @@ class Numbering:
         self._counts = np.zeros(0, dtype=np.int64)
 
     def number(self, sentences: list[list[str]]) -> NDArray[np.int32]:
-        """Numbers of all tokens of these sentences, concatenated."""
+        """Return the numbers of all tokens of these sentences, concatenated."""
         tokens = chain.from_iterable(sentences)
         numbers = np.fromiter(map(self._numbers.__getitem__, tokens), dtype=np.int32)
         counts = np.bincount(numbers, minlength=len(self._numbers))
@@ -92,7 +92,7 @@ class Numbering:
         return numbers
 
     def counts(self) -> Counter[str]:
-        """Occurrences of each token, in the order of the numbers."""
+        """Return the count of each token, in the order of the numbers."""
         return Counter(dict(zip(self._numbers, self._counts.tolist(), strict=True)))
 
 
@@ -134,7 +134,7 @@ def build_vocabulary(
 
 
 def unknown_rate(counts: Counter[str], vocabulary: Vocabulary) -> float:
-    """Fraction of token occurrences outside the vocabulary, in [0, 1]; 0 without tokens."""
+    """Return the fraction of tokens outside the vocabulary, in [0, 1]; 0 without tokens."""
     unknown = sum(count for token, count in counts.items() if token not in vocabulary)
     return unknown / max(counts.total(), 1)
 
@@ -149,7 +149,7 @@ class UnknownTokenCounter:
         self._counts: Counter[str] = Counter()
 
     def count(self, tokens: Iterable[str]) -> None:
-        """Count the unknown ones among the tokens of a text, given without EOS."""
+        """Count the unknown tokens of a text, given without EOS."""
         for token in tokens:
             if token not in self.vocabulary:
                 self.total += 1

@@ -1,7 +1,7 @@
-"""One model from several checkpoints: the mean of their parameters.
+"""Averages the parameters of several checkpoints of one model.
 
-As in Vaswani et al. 2017, arXiv:1706.03762, section 6.1, who translate with the mean of a run's
-last checkpoints.
+Vaswani et al. 2017 (arXiv:1706.03762, section 6.1) translate with the average of the last
+checkpoints of a run.
 """
 
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ from seq2seq.config.schema import differences
 from seq2seq.data.reading import file_digest
 from seq2seq.run_folder import RunFolder
 
-NEEDED = ("model", "tokenizer")  # what translation needs of a checkpoint
+NEEDED = ("model", "tokenizer")  # the sections of a checkpoint that translation needs
 
 
 def average_checkpoints(paths: Sequence[Path], output: Path) -> None:
@@ -55,10 +55,10 @@ def average_checkpoints(paths: Sequence[Path], output: Path) -> None:
 
 
 def newest_steps(folder: RunFolder, count: int) -> list[Path]:
-    """The newest checkpoints of a run, the newest first.
+    """Return the newest checkpoints of a run, newest first.
 
     Raises:
-        ValueError: the run keeps fewer.
+        ValueError: the run has fewer.
     """
     paths = list(folder.saved_steps().values())
     if len(paths) < count:
@@ -71,10 +71,10 @@ def newest_steps(folder: RunFolder, count: int) -> list[Path]:
 
 
 def _check_same(first: Checkpoint, other: Checkpoint) -> None:
-    """Refuse to average parameters that mean different things.
+    """Refuse to average parameters of different models.
 
     Raises:
-        ValueError: another model, tokenizer or vocabulary; names both files.
+        ValueError: model, tokenizer or vocabulary differ; names both files.
     """
     start = f"checkpoints: {other.path} cannot be averaged with {first.path}: "
     one, two = (c.read("config.model", ModelConfig) for c in (first, other))
@@ -93,7 +93,7 @@ def _check_same(first: Checkpoint, other: Checkpoint) -> None:
 
 
 def _origin(checkpoint: Checkpoint) -> dict[str, Any]:
-    """What an average records of a checkpoint that it was computed from."""
+    """Return the record, kept with an average, of one of its checkpoints."""
     # None if this is itself an average.
     step = checkpoint.header.get("progress", {}).get("step")
     return {"file": str(checkpoint.path), "step": step, "sha256": file_digest(checkpoint.path)}

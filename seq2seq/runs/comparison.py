@@ -1,7 +1,7 @@
-"""Several models under equal conditions: trained one after another, compared in one table.
+"""Comparison of several models: trained under equal conditions, summarized in one table.
 
 A comparison is a folder with a run folder for each model and seed. Finished runs are read from
-there, so that a comparison can be stopped and continued, and its table grows with each run.
+there, so a comparison can be stopped and continued, and its table grows with each run.
 """
 
 import json
@@ -53,9 +53,14 @@ class ComparedRun(NamedTuple):
         return self.record["texts"]
 
     def alignment(self, kind: str, line: int) -> dict[str, Any] | None:
-        """The tokens and weights of a line of the test set (``scoring.output.to_dict``), or None
-        if the run did not keep them: of its translation, ``translated``, or of its reference
-        under forced decoding, ``forced``."""
+        """Return the tokens and weights of a test line (``scoring.output.to_dict``), or None if
+        the run did not keep them.
+
+        Args:
+            kind: ``translated`` for the translation, ``forced`` for the reference under forced
+                decoding.
+            line: line number in the test set, counted from 1.
+        """
         return self.record[kind].get(str(line))
 
 
@@ -106,7 +111,7 @@ def _train(settings: TrainConfig, folder: RunFolder, inputs: TranslationInputs) 
 
 
 def _texts(folder: RunFolder) -> dict[str, list[str]]:
-    """The texts of the test set as just scored; kept because evaluate.py may replace them."""
+    """Return the test-set texts just scored; they are kept as evaluate.py may replace them."""
     scored = folder.evaluation("best", "test")
     names = ("sources", "references", "hypotheses")
     return {name: list(read_lines(scored / f"{name}.txt")) for name in names}
@@ -115,8 +120,8 @@ def _texts(folder: RunFolder) -> dict[str, list[str]]:
 def _alignments(
     config: CompareConfig, folder: RunFolder, record: dict[str, Any], test: EvaluationSet
 ) -> dict[str, Any]:
-    """``translated`` and ``forced`` alignments of ``config.lines``, computed where ``record``
-    lacks them."""
+    """Return the ``translated`` and ``forced`` alignments of ``config.lines``, and compute those
+    that ``record`` lacks."""
     kept = {kind: record.get(kind, {}) for kind in ("translated", "forced")}
     missing = [line for line in config.lines if str(line) not in kept["forced"]]
     if missing:
@@ -136,7 +141,7 @@ def _alignments(
 def changed_results(
     before: dict[str, Any], after: dict[str, Any], allowed: Container[str] = ()
 ) -> list[Change]:
-    """The settings that differ and decide results, except those with ``allowed`` keys."""
+    """Return the changed settings that affect results, except those with ``allowed`` keys."""
     decisive = [what for what in get_args(Decides) if what != "nothing"]
     return [change for change in changes(before, after, *decisive) if change.key not in allowed]
 
@@ -184,10 +189,10 @@ def _check_conditions(
 
 
 def read_comparison(path: Path) -> list[ComparedRun]:
-    """The finished runs of the comparison in the folder ``path``.
+    """Return the finished runs of the comparison in the folder ``path``.
 
     Raises:
-        ValueError: a record is damaged; names it.
+        ValueError: the record of a run is damaged; names the run folder.
     """
     found = []
     for record_path in sorted(path.glob(f"*/{RunFolder(Path()).comparison}")):
@@ -203,7 +208,7 @@ def read_comparison(path: Path) -> list[ComparedRun]:
 
 
 def by_label(runs: Sequence[ComparedRun]) -> dict[str, list[ComparedRun]]:
-    """The runs of each model, which differ in their seed only."""
+    """Group runs by label; the runs of a group differ only in their seed."""
     groups: dict[str, list[ComparedRun]] = {}
     for run in runs:
         groups.setdefault(run.label, []).append(run)
@@ -215,7 +220,7 @@ def _test_score(name: str, summary: dict[str, Any]) -> float | None:
 
 
 class Column(NamedTuple):
-    """A column of the table: its heading, a figure of each summary, and its decimals."""
+    """A column of the table: heading, value for a run's summary, and number of decimals."""
 
     heading: str
     value: Callable[[dict[str, Any]], float | None]
@@ -223,7 +228,7 @@ class Column(NamedTuple):
 
 
 def columns() -> list[Column]:
-    """Every metric of the table of metrics that tables show, then the costs."""
+    """Return a column for each metric that is shown in tables, then the costs."""
     scores = [
         Column(metric.heading, partial(_test_score, metric.name), metric.digits)
         for metric in METRICS.values()
@@ -237,8 +242,8 @@ def columns() -> list[Column]:
 
 
 def comparison_table(runs: Sequence[ComparedRun]) -> str:
-    """A Markdown table with a row for each model, best BLEU first: mean ± standard deviation over
-    seeds."""
+    """Return a Markdown table with one row per model, best BLEU first: mean ± standard deviation
+    over seeds."""
     groups = by_label(runs)
     best_first = sorted(groups, key=lambda label: _mean_bleu(groups[label]), reverse=True)
     shown = columns()
@@ -259,13 +264,13 @@ def _mean_bleu(runs: Sequence[ComparedRun]) -> float:
 
 
 def markdown_row(cells: Sequence[str]) -> str:
-    """A row of a table, its cells escaped."""
+    """Return a row of a Markdown table, with its cells escaped."""
     escaped = [cell.replace("|", r"\|") for cell in cells]
     return f"| {' | '.join(escaped)} |"
 
 
 def mean_and_deviation(values: Sequence[float | None], digits: int) -> str:
-    """Mean ± sample standard deviation; only the mean if there is one value or all are equal."""
+    """Format mean ± sample standard deviation; only the mean for one value or equal values."""
     known = [value for value in values if value is not None]
     if not known:
         return "none"
@@ -275,7 +280,7 @@ def mean_and_deviation(values: Sequence[float | None], digits: int) -> str:
 
 
 def _notes(runs: Sequence[ComparedRun]) -> list[str]:
-    """How the scores were made."""
+    """Return the notes below the table, on how the scores were computed."""
     test, decoding = runs[0].summary["test"], runs[0].summary["decoding"]
     notes = [
         f"Test set: {test['sentences']:,} sentences, beam {decoding['beam_size']}. "
@@ -291,8 +296,8 @@ def _notes(runs: Sequence[ComparedRun]) -> list[str]:
 def write_comparison(folder: Path, lines: Sequence[int]) -> str:
     """Write the table and picture of all finished runs in ``folder``, and return the table.
 
-    ``comparison.md``, and ``comparison.png``: the references of some lines of the test set, one
-    after another, each under every model that kept its alignment (from its first seed).
+    The table is written to ``comparison.md``. ``comparison.png`` shows the references of some test
+    lines, each with the alignment of every model (its first seed) that kept one.
     """
     groups = by_label(read_comparison(folder))
     table = comparison_table([run for group in groups.values() for run in group])

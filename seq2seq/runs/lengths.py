@@ -1,4 +1,4 @@
-"""BLEU by source length of the runs of a comparison: figures 2 and 3 of Bahdanau et al. 2015."""
+"""BLEU by source length for the runs of a comparison: figures 2 and 3 of Bahdanau et al. 2015."""
 
 import itertools
 from collections.abc import Sequence
@@ -29,14 +29,14 @@ PAPER_NAMES = {"additive": "RNNsearch", "none": "RNNencdec"}
 
 
 def model_label(attention: str, config: TrainConfig) -> str:
-    """The name of a model as in the paper: RNNsearch-50 saw sentences of up to 50 words."""
+    """Name a model as in the paper: RNNsearch-50 was trained on sentences of up to 50 words."""
     return f"{PAPER_NAMES.get(attention, attention)}-{config.data.max_tokens}"
 
 
 def write_lengths(folder: Path, config: CompareLengthsConfig) -> str:
     """Write figures and table of all finished runs in ``folder``, and return the table.
 
-    ``lengths.png``, ``lengths.md`` and, once a model with attention is finished,
+    Writes ``lengths.png``, ``lengths.md`` and, once a model with attention is finished,
     ``alignments.png``.
     """
     runs = _named(sorted(read_comparison(folder), key=_order))
@@ -54,13 +54,13 @@ def write_lengths(folder: Path, config: CompareLengthsConfig) -> str:
 
 
 def _order(run: ComparedRun) -> tuple[bool, int, str, int]:
-    """Models with attention first, then by the longest sentence they were trained on."""
+    """Return a sort key: models with attention first, then by maximum training length."""
     settings = run.settings
     return _without_attention(run), settings["data"]["max_tokens"], run.label, settings["seed"]
 
 
 def _named(runs: Sequence[ComparedRun]) -> list[ComparedRun]:
-    """The runs with the seed in their labels where a model has several."""
+    """Add the seed to the labels of models with several runs."""
     groups = by_label(runs)
     return [
         run._replace(label=f"{run.label}, seed {run.settings['seed']}")
@@ -71,7 +71,7 @@ def _named(runs: Sequence[ComparedRun]) -> list[ComparedRun]:
 
 
 def source_lengths(run: ComparedRun) -> list[int]:
-    """Words of every source sentence of the test set: Moses tokens, without EOS."""
+    """Count the words of every source sentence of the test set: Moses tokens, without EOS."""
     moses = build_tokenizer("moses", run.settings["data"]["source_language"])
     return [len(words) for words in moses.tokenize_many(run.texts["sources"])]
 
@@ -79,7 +79,7 @@ def source_lengths(run: ComparedRun) -> list[int]:
 def lengths_table(
     runs: Sequence[ComparedRun], curves: Sequence[Curve], is_long: NDArray[np.bool_], long: int
 ) -> str:
-    """A Markdown table with a row for each model: BLEU by source length with its 95% interval."""
+    """Return a Markdown table with one row per model: BLEU by length with its 95% interval."""
     bins = curves[0].bins
     head = ["source words", *(each.label for each in bins)]
     counts = ["sentences", *(str(each.num_sentences) for each in bins)]
@@ -97,7 +97,7 @@ def lengths_table(
 
 
 def _gaps(runs: Sequence[ComparedRun], is_long: NDArray[np.bool_], long: int) -> list[str]:
-    """The gain from attention on long sentences, for each pair of runs that differ only in it."""
+    """Describe the gain from attention on long sentences, for runs that differ only in it."""
     if is_long.sum() < MIN_SENTENCES:
         return [f"The test set has {is_long.sum()} sentences of more than {long} words (long=)."]
     notes = []
@@ -113,8 +113,8 @@ def _gaps(runs: Sequence[ComparedRun], is_long: NDArray[np.bool_], long: int) ->
             tokenize=run.settings["metric_tokenizer"],
         )
         notes.append(
-            f"On the {gap.num_sentences} sentences of more than {long} words {run.label} has "
-            f"{_shown(gap.bleu)}, {baseline.label} {_shown(gap.baseline)}: a gap of "
+            f"On the {gap.num_sentences} sentences of more than {long} words, {run.label} has "
+            f"{_shown(gap.bleu)} and {baseline.label} {_shown(gap.baseline)}: a gap of "
             f"{_shown(gap.difference)} (paired bootstrap)."
         )
     return notes
@@ -136,7 +136,7 @@ def _curve(run: ComparedRun, lengths: Sequence[int], edges: Sequence[int]) -> Cu
 
 
 def _panels(run: ComparedRun, lines: Sequence[int]) -> list[Panel]:
-    """The translations of some lines of the test set, with their alignments."""
+    """Return panels with the translations and alignments of some test lines."""
     return [
         Panel(f"test line {line}", each["weights"], each["source_tokens"], each["target_tokens"])
         for line in lines

@@ -8,7 +8,7 @@ prepared     name of the folder of prepared data, a hash of everything that prod
 device       the device of the run
 environment  processor, threads, versions of Python and of packages
 code         SHA-256 of the program, its git commit, and whether the working tree had changes
-resumed      the same, without this entry, for each start that resumed the run
+resumed      one entry for each resumption of the run, with the same content except ``resumed``
 """
 
 import hashlib
@@ -38,7 +38,7 @@ def describe_start(
     device: torch.device,
     step: int,
 ) -> dict[str, Any]:
-    """The manifest entries of one start of a run."""
+    """Return the manifest entries for one start of a run."""
     return {
         "command": " ".join(sys.argv),
         "step": step,
@@ -66,7 +66,7 @@ def record_start(folder: RunFolder, start: dict[str, Any]) -> None:
 
 
 def read_manifest(folder: RunFolder) -> dict[str, Any]:
-    """The manifest of a run, its settings under their current names.
+    """Read the manifest of a run, with the current names of its settings.
 
     Raises:
         ValueError, OSError: it is missing or damaged; names the file.
@@ -98,7 +98,7 @@ def describe_code() -> dict[str, Any]:
     digest = hashlib.sha256()
     for path in sorted(PACKAGE.rglob("*.py")):
         digest.update(f"{path.relative_to(PACKAGE).as_posix()}\n".encode() + path.read_bytes())
-    # Not the commit of another repository that the package happens to be installed in.
+    # The package may be installed inside an unrelated repository, whose commit means nothing here.
     if _git("rev-parse", "--show-prefix") != PACKAGE.name + "/":
         return {"sha256": digest.hexdigest(), "commit": None, "changed": None}
     changes = _git("status", "--porcelain", "--", ".")
@@ -110,7 +110,7 @@ def describe_code() -> dict[str, Any]:
 
 
 def _git(*arguments: str) -> str | None:
-    """The output of a git command in the folder of the package; None if it fails."""
+    """Return the output of a git command in the package folder; None if the command fails."""
     command = ["git", "--no-optional-locks", "-C", str(PACKAGE), *arguments]
     try:
         done = subprocess.run(command, capture_output=True, check=True, timeout=30)
@@ -120,7 +120,7 @@ def _git(*arguments: str) -> str | None:
 
 
 def write_json(path: Path, value: dict[str, Any], indent: int | None = None) -> None:
-    """Write a JSON file as a whole or not at all."""
+    """Write a JSON file, completely or not at all."""
     text = json.dumps(value, ensure_ascii=False, indent=indent) + "\n"
     with replacing(path) as partial:
         partial.write_text(text, encoding="utf-8")

@@ -1,4 +1,4 @@
-"""A run trained again from its manifest, and compared with the first."""
+"""Repeats a run from its manifest, and compares the two runs."""
 
 import logging
 from collections.abc import Mapping
@@ -29,9 +29,9 @@ log = logging.getLogger(__name__)
 
 
 def train_again(wanted: ReproduceConfig, folder: RunFolder) -> None:
-    """Train as the manifest of a run says, in a new folder, for as many updates as that run made.
+    """Train again from the manifest of a run, in a new folder, for the same number of updates.
 
-    First the log names what differs from the first run, and what cannot be repeated.
+    Before training, the differences from the first run and what cannot be repeated are logged.
 
     Raises:
         ValueError, OSError: the folder does not hold such a run, or its corpus has changed.
@@ -40,8 +40,8 @@ def train_again(wanted: ReproduceConfig, folder: RunFolder) -> None:
     manifest = read_manifest(first)
     if manifest["step"]:
         raise ValueError(
-            f"run={first.path} began before there were manifests and was resumed later, so its "
-            f"start is unknown. Give the folder of another run."
+            f"run={first.path} was started by a version without manifests and resumed later, "
+            f"so its start is unknown. Give the folder of another run."
         )
     steps = _last(first).read("progress", Progress).step
     _curves(first, steps)  # a damaged journal is refused now, not after training
@@ -61,7 +61,7 @@ def _last(folder: RunFolder) -> Checkpoint:
 
 
 def _config(manifest: dict[str, Any], wanted: ReproduceConfig, first: RunFolder) -> TrainConfig:
-    """The settings of the run, with its device and threads unless others are ``wanted``."""
+    """Return the settings of the run; ``wanted`` may replace its device, threads and root."""
     try:
         config = from_dict(TrainConfig, manifest["config"])
         require_plugins(config.plugins, f"run={first}")
@@ -93,13 +93,13 @@ def _check_corpus(
 
 
 def changed_environment(manifest: dict[str, Any], start: dict[str, Any]) -> list[Change]:
-    """How the machine and the code of a start differ from those of the first start."""
+    """Return the differences of a start from the first one in machine and code."""
     before, after = ({name: each.get(name) for name in ENVIRONMENT} for each in (manifest, start))
     return differences(before, after)
 
 
 def _caveats(manifest: dict[str, Any], config: TrainConfig) -> list[str]:
-    """Why the two runs may diverge although nothing differs, a line each."""
+    """Return the reasons why the two runs may diverge under equal conditions, one per line."""
     found = []
     if follows_clock(config):
         found.append(
@@ -137,7 +137,7 @@ def compare_runs(first: RunFolder, second: RunFolder) -> str | None:
 
 
 def _curves(folder: RunFolder, steps: int) -> dict[tuple[int, str], dict[str, Any]]:
-    """The values of each event of a journal up to a step, without the speed."""
+    """Return the values of each journal event up to a step, without speeds."""
     events = {}
     for values in read_events(folder.journal):
         event = values.pop("step"), values.pop("event")
@@ -172,7 +172,7 @@ def _first_difference_in_parameters(
         return None
     name = different[0]
     if name not in first or name not in second or first[name].shape != second[name].shape:
-        return f"parameter {name}: of another shape, or in only one of the runs"
+        return f"parameter {name}: different shapes, or present in only one of the runs"
     distance = (first[name] - second[name]).abs().max().item()
     return (
         f"parameter {name}, and {len(different) - 1} others: up to {distance:.3g} apart at the "
@@ -181,5 +181,5 @@ def _first_difference_in_parameters(
 
 
 def _bytes(tensor: Tensor) -> bytes:
-    """The bytes of a tensor: 0 and -0, which are equal as numbers, differ."""
+    """Return the bytes of a tensor; 0 and -0 are equal as numbers but differ in bytes."""
     return tensor.contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()

@@ -1,4 +1,4 @@
-"""A training run from its settings: everything is built here, and summed up at the end."""
+"""A training run: built from its settings here, and summarized at the end."""
 
 import logging
 from collections.abc import Mapping
@@ -27,13 +27,13 @@ class Run:
     """One training run in its folder.
 
     Args:
-        config: its settings.
-        folder: where it writes.
+        config: settings of the run.
+        folder: the run folder.
         resumed: the checkpoint to continue from.
-        inputs: what ``open`` of its task returned, if that was called already.
+        inputs: the result of ``open`` of its task, if already available.
 
     Raises:
-        ValueError, OSError: something is wrong with settings or data; one line says what.
+        ValueError, OSError: settings or data are invalid; one line says why.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class Run:
         """Score the best checkpoint and write ``summary.json``.
 
         Raises:
-            Interrupted: the run was asked to stop; a resumed run has only this left to do.
+            Interrupted: the run was asked to stop; when resumed, it only scores.
         """
         with self.trainer.stop.noted(), self.trainer.stop.raised():
             return self._score()
@@ -115,22 +115,22 @@ class Run:
 
 
 def with_absolute_root(config: TrainConfig) -> TrainConfig:
-    """The settings with the full path of the corpus: checkpoints are used from other folders."""
+    """Return the settings with an absolute corpus path, valid in any working directory."""
     root = str(Path(config.data.root).absolute())
     return replace(config, data=replace(config.data, root=root))
 
 
 def follows_clock(config: TrainConfig) -> bool:
-    """Whether learning rates depend on the speed of the machine."""
+    """Return whether learning rates depend on the speed of the machine."""
     schedule = SCHEDULES.get_entry(config.optim.schedule.name)
     return schedule.follows_progress and config.trainer.max_minutes is not None
 
 
 def check_resumable(stored: TrainConfig, changed: TrainConfig) -> list[Change]:
-    """The settings that a resumed run changes.
+    """Return the settings that a resumed run changes.
 
     Raises:
-        ValueError: one of them decides what the parameters mean or in which order data come.
+        ValueError: a changed setting decides the parameters, the text or the order of the data.
     """
     before, after = asdict(stored), asdict(changed)
     if fixed := changes(before, after, "parameters", "corpus", "text", "order"):

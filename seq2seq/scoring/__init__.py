@@ -1,1 +1,1 @@
-"""A translator meets a test set: scores, files, pictures."""
+"""Evaluation of a translator on a test set: scores, files, pictures."""

@@ -40,11 +40,11 @@ def read_evaluation_set(files: ParallelFiles) -> EvaluationSet:
     """Read every pair of the files, and their true alignments if there are any.
 
     Raises:
-        ValueError: there is no pair, or the alignment file does not fit.
+        ValueError: there are no pairs, or the alignment file does not match them.
     """
     pairs = list(read_parallel(files))
     if not pairs:
-        raise ValueError(f"{files.source} and {files.target} hold no sentence to score.")
+        raise ValueError(f"{files.source} and {files.target} have no sentences to score.")
     if files.alignment is None:
         return EvaluationSet(pairs)
     lines = list(read_lines(files.alignment))
@@ -63,14 +63,14 @@ def read_evaluation_set(files: ParallelFiles) -> EvaluationSet:
 def evaluate(
     translator: Translator, examples: EvaluationSet, metric_tokenizer: str = "13a"
 ) -> Result:
-    """Translate freely for BLEU and chrF; decode the references for perplexity and AER.
+    """Translate freely for BLEU and chrF; force-decode the references for perplexity and AER.
 
-    The loss is in nats for each real target token, EOS included, over the whole set.
+    The loss is the mean over all target tokens of the set, EOS included, in nats.
 
     Args:
-        translator: its search settings are used.
-        examples: what to translate, and the references.
-        metric_tokenizer: sacreBLEU's tokenizer.
+        translator: translates with its own search settings.
+        examples: sentences to translate, and their references.
+        metric_tokenizer: tokenizer of sacreBLEU.
     """
     pairs = examples.pairs
     translations = translator.translate([pair.source for pair in pairs])
@@ -94,7 +94,7 @@ def evaluate(
 def _predicted_links(
     translator: Translator, pairs: Sequence[SentencePair], forced: Sequence[Translation]
 ) -> list[set[Link]]:
-    """Word alignments read from the attention over the references, between Moses tokens."""
+    """Return word alignments between Moses tokens, from the attention over the references."""
     splitters = [
         build_tokenizer("moses", codec.language) for codec in (translator.source, translator.target)
     ]
@@ -110,7 +110,7 @@ def _predicted_links(
 def word_links(
     translation: Translation, source_words: list[str], target_words: list[str]
 ) -> set[Link]:
-    """Link each target word to its most attended source word; EOS is left out on both sides."""
+    """Link each target word to its most attended source word, ignoring EOS."""
     source, target = translation.source_tokens[:-1], translation.tokens[:-1]
     if not source or not target:
         return set()

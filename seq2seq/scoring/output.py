@@ -1,4 +1,4 @@
-"""What an evaluation leaves behind: translations, scores, alignments and pictures as files."""
+"""Output files of an evaluation: translations, scores, alignments and pictures."""
 
 import json
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ def write_evaluation(folder: Path, examples: EvaluationSet, result: Result) -> N
     """
     folder.mkdir(parents=True, exist_ok=True)
     scores = folder / "scores.json"
-    # Removed first and written last: scores never lie next to files they were not computed from.
+    # Removed first and written last, so that the scores always match the other files.
     scores.unlink(missing_ok=True)
     write_lines(folder / "sources.txt", [pair.source for pair in examples.pairs])
     write_lines(folder / "references.txt", [pair.target for pair in examples.pairs])
@@ -40,12 +40,12 @@ def write_evaluation(folder: Path, examples: EvaluationSet, result: Result) -> N
 
 
 def write_lines(path: Path, lines: Sequence[str]) -> None:
-    """Write one line each, in UTF-8 and with LF on every platform."""
+    """Write lines in UTF-8, each ended by LF on every platform."""
     path.write_text("".join(line + "\n" for line in lines), encoding="utf-8", newline="\n")
 
 
 def to_dict(translation: Translation) -> dict[str, Any]:
-    """Tokens and weights of a translation, for JSON; weights are rounded to six decimals."""
+    """Return tokens and weights of a translation for JSON, weights rounded to six decimals."""
     return {
         "source_tokens": translation.source_tokens,
         "target_tokens": translation.tokens,
@@ -54,12 +54,12 @@ def to_dict(translation: Translation) -> dict[str, Any]:
 
 
 def to_json(translation: Translation) -> str:
-    """``to_dict`` on one line."""
+    """Return ``to_dict`` as one line of JSON."""
     return json.dumps(to_dict(translation), ensure_ascii=False)
 
 
 def draw(translation: Translation, title: str) -> Drawing:
-    """The alignment heatmap of a translation, with its weights as JSON."""
+    """Draw the alignment heatmap of a translation, and add its weights as JSON."""
     figure = alignment_figure(
         translation.alignment, translation.source_tokens, translation.tokens, title
     )
@@ -76,10 +76,10 @@ def save_drawing(drawing: Drawing, stem: Path) -> None:
 def draw_sentences(
     result: Result, examples: EvaluationSet, lines: Sequence[int], step: int
 ) -> tuple[dict[str, Drawing], dict[str, str]]:
-    """Draw the same sentences at every validation, so that one can watch alignment emerge.
+    """Draw the same sentences at every validation, to show how the alignment emerges.
 
     Args:
-        result: of the evaluation.
+        result: result of the evaluation.
         examples: the sentences that were translated.
         lines: line numbers to draw, counted from 1; those past the end are left out.
         step: updates made so far.

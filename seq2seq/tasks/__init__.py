@@ -1,1 +1,1 @@
-"""What can be trained: each module defines one task of the training loop."""
+"""The tasks that can be trained; each module defines one task of the training loop."""

@@ -1,4 +1,4 @@
-"""Translation as a task of the training loop: a sentence in one language, its translation out."""
+"""Translation as a task of the training loop."""
 
 import logging
 from collections.abc import Iterator
@@ -30,13 +30,13 @@ from seq2seq.training.loss import chunked_cross_entropy, count_tokens
 from seq2seq.training.optim import build_objective
 from seq2seq.training.task import BatchSize, Loss, Objective, Report, Task, TaskState
 
-PAIRS_IN_DETAIL = 3  # pairs of a skipped update whose lengths are reported
+PAIRS_IN_DETAIL = 3  # number of pairs of a skipped update whose lengths are reported
 
 log = logging.getLogger(__name__)
 
 
 class TranslationInputs(NamedTuple):
-    """What a run reads before it prepares its corpus."""
+    """Everything that a run reads before it prepares its corpus."""
 
     corpus: Corpus
     valid: EvaluationSet
@@ -44,7 +44,7 @@ class TranslationInputs(NamedTuple):
 
     @property
     def digests(self) -> dict[str, str]:
-        """SHA-256 of every file, by its name below ``data.root``."""
+        """SHA-256 of every file, by its path below ``data.root``."""
         return self.corpus.digests
 
 
@@ -77,16 +77,16 @@ class TranslationTask(Task[Batch]):
 
     @classmethod
     def open(cls, config: TrainConfig) -> TranslationInputs:
-        """Find the corpus, downloading what is missing, and read what the run is evaluated on.
+        """Find the corpus, download missing files, and read the validation and test sets.
 
         Raises:
-            ValueError, OSError: something is wrong with a file or ``metric_tokenizer``.
+            ValueError, OSError: a file or ``metric_tokenizer`` is invalid.
         """
         warning = check_tokenizer(config.data.target_language, config.metric_tokenizer)
         if warning:
             log.warning(warning)
         corpus = open_corpus(config.data)
-        # Read before training: an error in the test set must not surface after a night of it.
+        # Read now: an error in the test set must not surface after a night of training.
         valid, test = (read_evaluation_set(corpus.files(split)) for split in ("valid", "test"))
         return TranslationInputs(corpus, valid, test)
 
@@ -97,7 +97,7 @@ class TranslationTask(Task[Batch]):
         """Prepare the corpus and initialize the model.
 
         Raises:
-            ValueError, OSError: something is wrong with the corpus; names file and line.
+            ValueError, OSError: the corpus is invalid; names file and line.
         """
         corpus = prepare(inputs.corpus, config.data)
         for line in report_lines(corpus.report):
@@ -108,7 +108,7 @@ class TranslationTask(Task[Batch]):
         return cls(accelerate(model.to(device)), corpus, inputs, config)
 
     def _plan(self, epoch: int, position: int) -> Iterator[NDArray[np.int64]]:
-        """Which sentence pairs make which batch of an epoch, after its first ``position`` pairs."""
+        """Yield the pairs of each batch of an epoch, after its first ``position`` pairs."""
         settings = self.config.trainer
         return plan_batches(
             self.corpus.source_ids,
@@ -139,7 +139,7 @@ class TranslationTask(Task[Batch]):
         return Report(result.values, drawings, texts)
 
     def describe(self, epoch: int, position: int, num_batches: int) -> str:
-        # A batch does not carry its line numbers: planning it once more gives the same pairs.
+        # A batch does not know its line numbers; planning it again gives the same pairs.
         corpus, plan = self.corpus, self._plan(epoch, position)
         rows = np.sort(np.concatenate(list(islice(plan, num_batches))))
         first = rows[:PAIRS_IN_DETAIL]
@@ -167,7 +167,7 @@ class TranslationTask(Task[Batch]):
         return self.corpus.folder.name
 
     def state(self) -> TaskState:
-        """Tokenizers and vocabularies, so that a checkpoint translates on its own."""
+        """Return tokenizers and vocabularies, so that a checkpoint can translate on its own."""
         codecs = {"source": self.corpus.source, "target": self.corpus.target}
         models = {name: codec.tokenizer.model for name, codec in codecs.items()}
         return TaskState(
@@ -181,7 +181,11 @@ class TranslationTask(Task[Batch]):
 
     def score(self, checkpoint: Path) -> dict[str, Any]:
         """Score a checkpoint on the test and validation sets, and write its translations next to
-        it: what ``summary.json`` holds."""
+        it.
+
+        Returns:
+            The entries for ``summary.json``.
+        """
         decoding = self.config.decoding
         translator = load_translator(checkpoint, decoding, self.model.device)[0]
         scores: dict[str, Any] = {}

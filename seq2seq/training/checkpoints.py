@@ -1,10 +1,10 @@
-"""Which checkpoints a run keeps, and from which it continues.
+"""Saves, links, removes and finds the checkpoints of a run.
 
 ``last`` and ``best`` are hard links to two of the ``step_<n>.safetensors`` files (copies, where the
 file system has no hard links): real files that can be moved on their own. A save writes
 ``step_<n>``, then links ``best`` to it if it is the best, then ``last``, and only then removes
-what is no longer kept. If the process is killed between any two of these, the run continues from
-``last`` and catches up with the rest.
+older files. If the process is killed between any two of these steps, the run continues from
+``last`` and completes the rest.
 """
 
 import logging
@@ -49,7 +49,7 @@ def claim(folder: RunFolder) -> Iterator[None]:
 
 
 def keep_checkpoints(folder: RunFolder, progress: Progress, settings: TrainerConfig) -> None:
-    """Link ``last`` and ``best`` to the newest checkpoint, then remove what is no longer kept."""
+    """Link ``last`` and ``best`` to the newest checkpoint, then remove older ones."""
     newest = folder.step_checkpoint(progress.step)
     if progress.best_score is not None and progress.best_step == progress.step:
         link_checkpoint(newest, folder.checkpoint("best"))
@@ -65,26 +65,26 @@ def keep_checkpoints(folder: RunFolder, progress: Progress, settings: TrainerCon
         try:
             path.unlink(missing_ok=True)
         except OSError as error:
-            # The run is saved: a file that cannot be removed must not end it.
+            # The run is saved, so a file that cannot be removed must not end it.
             log.warning("%s could not be removed (%s)", path, error)
 
 
 def rank(
     ranking: list[tuple[float, int]], new: tuple[float, int], metric: Metric, count: int
 ) -> list[tuple[float, int]]:
-    """The ``count`` best validations as (score, step), best first, earlier ones before equals."""
+    """Return the ``count`` best validations (score, step), best first; ties: earlier first."""
     position = sum(not is_better(metric, new[0], score) for score, _ in ranking)
     return [*ranking[:position], new, *ranking[position:]][:count]
 
 
 def newest_checkpoint(folder: RunFolder) -> Checkpoint:
-    """The checkpoint to continue from: ``last``, or the newest undamaged one if that is damaged.
+    """Load the checkpoint to continue from: ``last``, or the newest undamaged one.
 
-    A file of a newer format, or one that may not be read, is no reason to go back: continuing
-    would replace it.
+    If ``last`` has a newer format or cannot be read, no earlier checkpoint is used instead, because
+    the continued run would replace it.
 
     Raises:
-        ValueError, OSError: what is wrong with ``last``, if no earlier checkpoint can be used.
+        ValueError, OSError: the error of ``last``, if no earlier checkpoint can be used.
     """
     try:
         return load_checkpoint(folder.checkpoint("last"))
@@ -97,7 +97,7 @@ def newest_checkpoint(folder: RunFolder) -> Checkpoint:
 
 
 def _load_undamaged(path: Path) -> Checkpoint | None:
-    """The checkpoint, unless it is damaged or missing."""
+    """Load a checkpoint; return None if it is damaged or missing."""
     try:
         return load_checkpoint(path)
     except (DamagedCheckpointError, FileNotFoundError):
@@ -105,8 +105,8 @@ def _load_undamaged(path: Path) -> Checkpoint | None:
 
 
 def _with_valid_best(folder: RunFolder, checkpoint: Checkpoint) -> Checkpoint:
-    """The same checkpoint, its record of the best one corrected if ``best`` is damaged as well, as
-    it is where ``best`` and ``last`` are the same file."""
+    """Return the checkpoint, with a corrected record of the best one if ``best`` is damaged as
+    well, which is so if ``best`` and ``last`` are the same file."""
     best = folder.checkpoint("best")
     progress = checkpoint.read("progress", Progress)
     if progress.best_score is None or _load_undamaged(best) is not None:
@@ -115,6 +115,6 @@ def _with_valid_best(folder: RunFolder, checkpoint: Checkpoint) -> Checkpoint:
     if _load_undamaged(earlier) is not None:
         link_checkpoint(earlier, best)
         return checkpoint
-    log.warning("%s is damaged as well: the next validation replaces it", best)
+    log.warning("%s is damaged as well: the next validation will replace it", best)
     without = replace(progress, best_score=None, best_step=0, ranking=[])
     return checkpoint._replace(header=checkpoint.header | {"progress": asdict(without)})

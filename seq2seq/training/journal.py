@@ -15,10 +15,10 @@ from seq2seq.training.task import Drawing
 
 
 def read_events(path: Path) -> list[dict[str, Any]]:
-    """The events of a journal, in order.
+    """Read the events of a journal, in order.
 
     Raises:
-        ValueError: a line is not an event; names it.
+        ValueError: a line is not an event; names file and line.
     """
     events = []
     # The last line may be incomplete: complete lines end with a line feed.
@@ -34,7 +34,7 @@ def read_events(path: Path) -> list[dict[str, Any]]:
 
 
 class Journal:
-    """``journal.jsonl`` (one event a line), ``tensorboard/`` and the pictures of a run folder.
+    """``journal.jsonl`` (one event per line), ``tensorboard/`` and the pictures of a run folder.
 
     Args:
         folder: the run folder.
@@ -48,17 +48,17 @@ class Journal:
         self.folder, self.path = folder, folder.journal
         kept = self._truncate(step, validated) if self.path.exists() else []
         self.file = self.path.open("a", encoding="utf-8")
-        # At the first start too: TensorBoard takes the first purge that it reads for the beginning
-        # of the run, and purges nothing.
+        # Also at the first start: TensorBoard treats the first purge that it reads as the start
+        # of the run, and removes nothing.
         purge_step = step + 1 if validated else step
         self.board = SummaryWriter(str(folder.tensorboard), purge_step=purge_step)
-        # TensorBoard purges whole steps only: what stays of this step is written again.
+        # TensorBoard purges whole steps only: events of this step that are kept are written again.
         for event in kept:
             if event["step"] >= purge_step:
                 self._plot(event.pop("event"), event.pop("step"), event)
 
     def _truncate(self, step: int, validated: bool) -> list[dict[str, Any]]:
-        """Cut the file after ``step``, or before its validation; return the events that stay."""
+        """Cut the file after ``step``, or before its validation; return the remaining events."""
         events = read_events(self.path)
         last = step if validated else step - 1
         kept = [e for e in events if e["step"] <= (step if e["event"] == "train" else last)]
@@ -68,7 +68,7 @@ class Journal:
 
     def record(self, kind: str, step: int, values: Mapping[str, Any]) -> None:
         """Record an event: one line of JSON, and one scalar for each number in it."""
-        # JSON has no NaN: what is not finite is written as null.
+        # JSON has no NaN: non-finite numbers are written as null.
         plain = {
             name: None if isinstance(value, float) and not math.isfinite(value) else value
             for name, value in values.items()
@@ -91,11 +91,11 @@ class Journal:
         self.board.add_image(tag, figure_image(drawing.figure), step, dataformats="HWC")
 
     def text(self, tag: str, step: int, markdown: str) -> None:
-        """Show a text as Markdown."""
+        """Show a Markdown text in TensorBoard."""
         self.board.add_text(tag, markdown, step)
 
     def flush(self) -> None:
-        """Write everything to the files."""
+        """Write all buffered events to the files."""
         self.file.flush()
         self.board.flush()
 

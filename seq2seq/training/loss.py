@@ -9,11 +9,11 @@ from seq2seq.data.vocabulary import PAD
 from seq2seq.model.products import add_product, packed_linear, to_autocast
 from seq2seq.training.task import Loss
 
-CHUNK_LOGITS = 2**21  # logits, 8 MiB: about what a processor's cache holds
+CHUNK_LOGITS = 2**21  # 8 MiB of logits: about the size of a processor cache
 
 
 def token_cross_entropy(logits: Tensor, target: Tensor, smoothing: float = 0.0) -> Loss:
-    """Cross-entropy with label smoothing (Szegedy et al. 2016, arXiv:1512.00567, section 7).
+    """Compute cross-entropy with label smoothing (Szegedy et al. 2016, arXiv:1512.00567, sec. 7).
 
         objective = (1 - eps) nll + eps * mean_v(-log p_v)
 
@@ -34,13 +34,13 @@ def token_cross_entropy(logits: Tensor, target: Tensor, smoothing: float = 0.0) 
 def chunked_cross_entropy(
     features: Tensor, layer: nn.Linear, target: Tensor, smoothing: float = 0.0
 ) -> Loss:
-    """``token_cross_entropy`` of the logits ``layer(features)``, without keeping them.
+    """Compute ``token_cross_entropy`` of the logits ``layer(features)`` without storing them.
 
-    Logits are computed for a chunk of positions at a time and turned into its contribution to the
-    gradients while they are still in the processor's cache. Only ``objective`` has a gradient.
+    Logits are computed for a chunk of positions at a time, and converted to gradients while they
+    are still in the processor cache. Only ``objective`` has a gradient.
 
     Args:
-        features: what the output layer reads, (B, T, O).
+        features: input of the output layer, (B, T, O).
         layer: the output layer, (O) -> (V).
         target: ids, (B, T); PAD is ignored.
         smoothing: eps, the probability spread evenly over the vocabulary.
@@ -108,5 +108,5 @@ class _ChunkedCrossEntropy(Function):
 
 
 def count_tokens(target: Tensor) -> int:
-    """The number of real target tokens, including EOS but not PAD or BOS."""
+    """Count the real target tokens, including EOS but not PAD or BOS."""
     return int(torch.count_nonzero(target != PAD))

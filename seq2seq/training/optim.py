@@ -1,4 +1,4 @@
-"""Optimizers, and learning rates as a pure function of progress."""
+"""Optimizers, and learning-rate schedules as pure functions of progress."""
 
 import math
 from collections.abc import Callable, Iterable
@@ -46,7 +46,7 @@ OPTIMIZERS: Registry[Callable[[list[nn.Parameter], OptimConfig], torch.optim.Opt
 def build_optimizer(
     config: OptimConfig, parameters: Iterable[nn.Parameter]
 ) -> torch.optim.Optimizer:
-    """The optimizer that ``optim.name`` selects.
+    """Build the optimizer that ``optim.name`` selects.
 
     Raises:
         ValueError: there is no such optimizer.
@@ -55,11 +55,11 @@ def build_optimizer(
 
 
 class Schedule(NamedTuple):
-    """How the learning rate falls: ``factor(config, step, share)`` after ``step`` updates, the
-    share ``share`` of the decay being done."""
+    """A decay of the learning rate: ``factor(config, step, share)`` after ``step`` updates, where
+    ``share`` in [0, 1] is the completed share of the decay."""
 
     factor: Callable[[ScheduleConfig, int, float], float]
-    follows_progress: bool = False  # whether the share matters
+    follows_progress: bool = False  # whether the factor depends on ``share``
 
 
 def _inverse_sqrt(config: ScheduleConfig, step: int, share: float) -> float:
@@ -80,10 +80,10 @@ SCHEDULES: Registry[Schedule] = Registry(
 
 
 def build_schedule(config: ScheduleConfig) -> Callable[[int, float], float]:
-    """The factor of ``optim.learning_rate`` for the next update, after a linear warm-up.
+    """Build the function that gives the factor of ``optim.learning_rate`` for the next update.
 
-    It depends only on how many updates were made and on the share of the run that is done, so
-    that a resumed run continues with exactly the same rates.
+    The factor depends only on the number of updates and on the completed share of the run, so a
+    resumed run continues with exactly the same rates. The schedule starts with a linear warm-up.
 
     Raises:
         ValueError: there is no such schedule.
@@ -101,7 +101,7 @@ def build_schedule(config: ScheduleConfig) -> Callable[[int, float], float]:
 def build_objective(
     config: OptimConfig, parameters: Iterable[nn.Parameter], name: str = "model"
 ) -> Objective:
-    """The objective that ``optim`` describes, for these parameters.
+    """Build the objective that ``optim`` describes, for these parameters.
 
     Raises:
         ValueError: there is no such optimizer or schedule.
@@ -116,13 +116,13 @@ def build_objective(
 
 
 def set_learning_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
-    """Use ``rate`` from now on."""
+    """Set the learning rate of all following updates."""
     for group in optimizer.param_groups:
         group["lr"] = rate
 
 
 def optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
-    """The state of an optimizer, named ``<parameter number>.<name>``."""
+    """Return the tensors of an optimizer's state, named ``<parameter number>.<name>``."""
     state = optimizer.state_dict()["state"]
     return {
         f"{number}.{name}": torch.as_tensor(value)

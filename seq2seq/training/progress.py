@@ -1,4 +1,4 @@
-"""Where a run stands, and when it is over."""
+"""The progress of a run, and the limits that end it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -8,25 +8,25 @@ from seq2seq.config.training import TrainerConfig
 
 @dataclass
 class Progress:
-    """Where a run stands; every checkpoint holds all of it."""
+    """The progress of a run; every checkpoint stores all of it."""
 
     step: int = 0  # updates made
     epoch: int = 0  # epochs finished
     position: int = 0  # examples of this epoch already used
-    seconds: float = 0.0  # of training, including validation
-    training_seconds: float = 0.0  # of updates alone
-    items: int = 0  # trained on; for translation, target tokens including EOS
-    validated_step: int = 0  # of the last validation
+    seconds: float = 0.0  # training time, including validation
+    training_seconds: float = 0.0  # time spent on updates alone
+    items: int = 0  # items trained on; for translation, target tokens including EOS
+    validated_step: int = 0  # step of the last validation
     best_score: float | None = None
     best_step: int = 0
     # (score, step) of the validations whose checkpoints trainer.keep_best keeps, best first:
     ranking: list[tuple[float, int]] = field(default_factory=list)
     stale: int = 0  # validations since the best one
     skipped: int = 0  # updates skipped because a gradient was not finite
-    consecutive_skips: int = 0  # the most recent of these, without a good update in between
-    # By how much fp16 gradients are scaled up, and for how many updates without overflow:
+    consecutive_skips: int = 0  # updates skipped in a row, up to now
+    # Factor by which fp16 gradients are scaled up, and number of updates without overflow:
     scaling: tuple[float, int] = (1.0, 0)
-    # Since the last line of the log, without skipped updates; losses in order of the objectives:
+    # Since the last log line, without skipped updates; losses in the order of the objectives:
     interval_losses: list[float] = field(default_factory=list)
     interval_items: int = 0
     interval_seconds: float = 0.0
@@ -39,7 +39,7 @@ class Progress:
 
 
 def is_over(settings: TrainerConfig, progress: Progress) -> bool:
-    """Whether one of the limits on updates, epochs, minutes or patience is reached."""
+    """Return whether a limit on updates, epochs, minutes or patience is reached."""
     return (
         (settings.max_steps is not None and progress.step >= settings.max_steps)
         or (settings.max_epochs is not None and progress.epoch >= settings.max_epochs)
@@ -49,7 +49,7 @@ def is_over(settings: TrainerConfig, progress: Progress) -> bool:
 
 
 def share_done(settings: TrainerConfig, progress: Progress, num_examples: int) -> float:
-    """The share of the run that is done, in [0, 1], by whichever limit is nearest."""
+    """Return the completed share of the run, in [0, 1], measured by the nearest limit."""
     epochs = progress.epoch + progress.position / num_examples
     shares = (
         progress.step / settings.max_steps if settings.max_steps else 0.0,
@@ -60,12 +60,13 @@ def share_done(settings: TrainerConfig, progress: Progress, num_examples: int) -
 
 
 def format_update(progress: Progress, max_epochs: int | None, values: Mapping[str, float]) -> str:
-    """One line of the training log.
+    """Format one line of the training log.
 
     Args:
-        progress: where the run stands.
-        max_epochs: epochs after which it ends, if that is known.
-        values: the curves of ``train/``; those of several objectives end in ``_<objective>``.
+        progress: progress of the run.
+        max_epochs: number of epochs after which the run ends, if known.
+        values: values of the ``train/`` curves; with several objectives, their names end in
+            ``_<objective>``.
     """
     fields = [f"step {progress.step:>6}"]
     fields.append(f"epoch {progress.epoch + 1}" + (f"/{max_epochs}" if max_epochs else ""))

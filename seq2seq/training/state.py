@@ -22,9 +22,9 @@ def save_run(
     """Write everything that the rest of the run depends on.
 
     Args:
-        path: the checkpoint.
-        task: what is trained.
-        progress: where the run stands.
+        path: file of the checkpoint.
+        task: the task being trained.
+        progress: progress of the run.
         header: further JSON, such as the settings of the run.
     """
     random, plain_random = random_state()
@@ -50,7 +50,7 @@ def restore_run(checkpoint: Checkpoint, task: Task) -> Progress:
     """Restore model, optimizers, random states and task to what ``save_run`` saved.
 
     Raises:
-        ValueError: the checkpoint is of another model, or not of a run; names the file.
+        ValueError: the checkpoint belongs to another model, or not to a run; names the file.
     """
     if "progress" not in checkpoint.header:
         raise ValueError(
@@ -87,7 +87,7 @@ def restore_run(checkpoint: Checkpoint, task: Task) -> Progress:
 
 
 def _by_prefix(objectives: Sequence[Objective]) -> dict[str, Objective]:
-    """Objectives by the prefix of their tensors; a single one needs no name."""
+    """Return objectives by the prefix of their tensors; a single objective needs no name."""
     if len(objectives) == 1:
         return {"optimizer": objectives[0]}
     return {f"optimizer.{objective.name}": objective for objective in objectives}
@@ -99,7 +99,7 @@ def _check_optimizer_state(found: dict[str, Tensor], optimizer: torch.optim.Opti
     Raises:
         ValueError: names the first wrong tensor.
     """
-    # torch shows what it keeps for a parameter only after an update, so update one.
+    # torch creates the state of a parameter only with the first update, so make an update.
     probe = nn.Parameter(torch.zeros(1))
     probe.grad = torch.zeros(1)
     kind: Any = type(optimizer)

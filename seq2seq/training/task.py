@@ -1,7 +1,7 @@
-"""What the training loop needs to know about what it trains: nothing more than a ``Task``.
+"""The interface between the training loop and what it trains.
 
-A task brings a model, its objectives, batches, a loss and a validation. The loop brings updates,
-resuming, precision, checkpoints, logging, pictures and stopping to every task alike.
+A task provides a model, its objectives, batches, a loss and a validation. For every task, the loop
+provides updates, resuming, precision, checkpoints, logging, pictures and stopping.
 """
 
 from abc import ABC, abstractmethod
@@ -65,29 +65,29 @@ class Report(NamedTuple):
 
 
 class TaskState(NamedTuple):
-    """What a checkpoint holds in addition to parameters, optimizers and random states."""
+    """Additional content of a checkpoint, next to parameters, optimizers and random states."""
 
     tensors: Mapping[str, Tensor] = {}
     header: Mapping[str, Any] = {}  # JSON
 
 
 class Inputs(NamedTuple):
-    """What a task read before it was built; tasks return a type of their own with ``digests``."""
+    """All that a task reads before it is built; a task may use another type with ``digests``."""
 
     digests: Mapping[str, str] = {}  # SHA-256 of every file, by its name
 
 
 class Task(ABC, Generic[Batch]):
-    """Everything that the training loop asks of what it trains.
+    """The base class of everything that the training loop can train.
 
-    ``train.py`` makes a task in two steps: ``open`` finds and reads what can be wrong, ``build``
-    makes the model. A test may also call a constructor directly.
+    ``train.py`` creates a task in two steps: ``open`` finds and checks the input files, ``build``
+    creates the model. A test may also call a constructor directly.
 
     Attributes:
-        model: holds every parameter, on its device; saved as ``model.*``.
+        model: the module with all parameters, on its device; saved as ``model.*``.
         objectives: updated one after another in each step.
         num_examples: examples in an epoch.
-        item_name: plural noun for what the loss is averaged over, as in ``tokens/s``.
+        item_name: plural noun for the items over which the loss is averaged, as in ``tokens/s``.
     """
 
     model: nn.Module
@@ -100,39 +100,39 @@ class Task(ABC, Generic[Batch]):
         """Find and read the inputs of a run; their ``digests`` go into its manifest.
 
         Raises:
-            ValueError, OSError: something is wrong with a setting or a file.
+            ValueError, OSError: a setting or a file is invalid.
         """
         return Inputs()
 
     @classmethod
     @abstractmethod
     def build(cls, config: TrainConfig, inputs: Any, device: torch.device) -> "Task":
-        """Make the task of a run, with its model initialized from the seeded random state."""
+        """Build the task of a run; the random state is already seeded."""
 
     @abstractmethod
     def batches(self, epoch: int, position: int) -> Iterator[Batch]:
-        """The batches of an epoch after its first ``position`` examples: a pure function of both,
-        so that a run can be resumed anywhere."""
+        """Yield the batches of an epoch after its first ``position`` examples. They depend only on
+        ``epoch`` and ``position``, so a run can be resumed anywhere."""
 
     @abstractmethod
     def size(self, batch: Batch) -> BatchSize:
-        """How many examples and items a batch holds."""
+        """Return the number of examples and of items in a batch."""
 
     @abstractmethod
     def loss(self, objective: Objective, batch: Batch) -> Loss:
-        """The loss of a batch, summed over its items, under the precision of the run."""
+        """Compute the loss of a batch, summed over its items, in the precision of the run."""
 
     @abstractmethod
     def validate(self, step: int) -> Report:
-        """Evaluate the model on held-out data after ``step`` updates. Writes no file and leaves
-        parameters and random states as they are."""
+        """Evaluate the model on held-out data after ``step`` updates. Writes no file, and does not
+        change parameters or random states."""
 
     def describe(self, epoch: int, position: int, num_batches: int) -> str:
         """Name the examples of some batches of an epoch, for messages about a failed update."""
         return f"epoch {epoch + 1}, after example {position:,} ({num_batches} batches)"
 
     def batch_settings(self) -> str:
-        """The settings, with their values, that make batches smaller."""
+        """Name the settings, with their values, that make batches smaller."""
         return "batch size"
 
     def score(self, checkpoint: Path) -> dict[str, Any]:
@@ -145,7 +145,7 @@ class Task(ABC, Generic[Batch]):
         return None
 
     def state(self) -> TaskState:
-        """What a checkpoint must also hold."""
+        """Return additional content for a checkpoint."""
         return TaskState()
 
     def load_state(self, checkpoint: Checkpoint) -> None:

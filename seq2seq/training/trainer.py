@@ -1,4 +1,4 @@
-"""The training loop: updates, validations, checkpoints, and all of it again after a restart."""
+"""The training loop: updates, validations, checkpoints and resuming."""
 
 import logging
 import math
@@ -31,14 +31,14 @@ log = logging.getLogger(__name__)
 
 
 class Trainer:
-    """Trains a task and keeps its run folder.
+    """Trains a task and writes its run folder.
 
     Args:
-        task: what is trained, with its model on its device.
+        task: the task to train, with its model on its device.
         settings: when to log, validate, save and stop.
-        folder: where everything is written.
-        precision: of the matrix products.
-        metric: the score that decides which checkpoint is best.
+        folder: the run folder.
+        precision: precision of the matrix products.
+        metric: the metric that decides which checkpoint is best.
         header: JSON for every checkpoint, such as the settings of the run.
         resumed: the checkpoint to continue from.
     """
@@ -74,7 +74,7 @@ class Trainer:
             ValueError: several updates in a row had no finite gradient, or memory ran out.
         """
         self.until = until
-        # A bar for a person at a terminal; plain lines for a log file.
+        # A progress bar on a terminal; only log lines elsewhere.
         self.bar = tqdm(
             initial=self.progress.step, total=self.settings.max_steps, unit="step", disable=None
         )
@@ -84,13 +84,13 @@ class Trainer:
             finally:
                 self.bar.close()
                 self.journal.close()
-        self.stop.check()  # a signal that came after the last check: everything is saved
+        self.stop.check()  # a signal may have come after the last check; everything is saved
         return self.progress
 
     def _train(self) -> None:
         settings, progress = self.settings, self.progress
         if progress.step % settings.validate_every_steps == 0:
-            self._validate_once()  # if the run was stopped during this validation
+            self._validate_once()  # in case the run was stopped during this validation
         while not self.finished():
             for batches in self._epoch():
                 started = time.perf_counter()
@@ -109,23 +109,23 @@ class Trainer:
         self._stop_if_asked()
 
     def release(self) -> None:
-        """Free what only further updates would need, twice the size of the model; it is saved."""
+        """Free the optimizer states, which only updates need; they are saved."""
         for objective in self.task.objectives:
             objective.optimizer.state.clear()
         release_memory()
 
     def finished(self) -> bool:
-        """Whether a limit is reached."""
+        """Return whether a limit is reached."""
         if self.until is not None:
             return self.progress.step >= self.until
         return is_over(self.settings, self.progress)
 
     def _epoch(self) -> Iterator[list[Any]]:
-        """The remaining batches of this epoch, in groups that make one update each."""
+        """Yield the remaining batches of this epoch, in groups of one update each."""
         progress = self.progress
         batches = iter(self.task.batches(progress.epoch, progress.position))
         while group := list(islice(batches, self.settings.accumulate_batches)):
-            # Counted before they are used: a checkpoint is written only after the update.
+            # Counted before use: a checkpoint is only written after the update.
             progress.position += self._num_examples(group)
             yield group
 
@@ -133,7 +133,7 @@ class Trainer:
         return sum(self.task.size(batch).examples for batch in batches)
 
     def _update(self, batches: list[Any]) -> None:
-        """One update of every objective, each from the gradient of all batches together."""
+        """Update every objective once, from the gradient of all batches together."""
         self.task.model.train()
         progress, scaler = self.progress, self.precision.scaler
         num_items = sum(self.task.size(batch).items for batch in batches)
@@ -173,7 +173,7 @@ class Trainer:
             for batch in batches:
                 with self.precision.autocast():
                     loss = self.task.loss(objective, batch)
-                # Divided by the items of all batches: four small ones equal a large one.
+                # Divided by the items of all batches, so that four small batches equal a large one.
                 self.precision.scaler.scale(loss.objective / num_items).backward()
                 total += loss.reported.item()
         except (MemoryError, RuntimeError) as error:
@@ -193,16 +193,16 @@ class Trainer:
         return total, norm
 
     def _curve(self, name: str, objective: Objective) -> str:
-        """The name of a curve of an objective; a single objective needs none of its own."""
+        """Return the name of a curve, with the objective's name if there are several."""
         return name if len(self.task.objectives) == 1 else f"{name}_{objective.name}"
 
     def _describe(self, batches: list[Any]) -> str:
-        """The examples of the batches that ``progress`` counted last."""
+        """Describe the examples of the batches that ``progress`` counted last."""
         position = self.progress.position - self._num_examples(batches)
         return self.task.describe(self.progress.epoch, position, len(batches))
 
     def _give_up(self, batches: list[Any], error: Exception) -> NoReturn:
-        """Save the run as it was before batches that do not fit into memory, and name them."""
+        """Save the run as it was before these batches, which do not fit into memory."""
         for objective in self.task.objectives:
             objective.optimizer.zero_grad(set_to_none=True)
         examples = self._describe(batches)
@@ -217,7 +217,7 @@ class Trainer:
         """Count and report an update that was skipped.
 
         Raises:
-            ValueError: it was one of too many in a row.
+            ValueError: too many updates in a row were skipped.
         """
         if self.precision.scaler.get_scale() > 1 and all(map(math.isfinite, losses)):
             return  # fp16 overflowed at this scale; the next update uses a smaller one
@@ -235,7 +235,7 @@ class Trainer:
             )
 
     def _log(self) -> None:
-        """One line about the updates since the last one; losses are means over items."""
+        """Log the updates since the last log line; losses are means over items."""
         progress, items = self.progress, self.progress.interval_items
         speed = items / max(progress.interval_seconds, 1e-9)
         losses = {
@@ -254,11 +254,11 @@ class Trainer:
         if self.progress.validated_step == self.progress.step:
             return
         for objective in self.task.objectives:
-            # Gradients are as large as the model, and validating needs room.
+            # Gradients are as large as the model; free them, because validation needs memory.
             objective.optimizer.zero_grad(set_to_none=True)
         try:
-            # A validation may take minutes, too long for whoever sent SIGTERM: it is abandoned,
-            # and repeated when the run is resumed.
+            # A validation may take minutes, which is too long after SIGTERM: it is abandoned, and
+            # repeated when the run is resumed.
             with self.stop.raised():
                 started = time.perf_counter()
                 report = self.task.validate(self.progress.step)
@@ -281,8 +281,8 @@ class Trainer:
                 f"trainer.select={self.metric.name}: the validation has no such score; choose one "
                 f"of {', '.join(report.values)}."
             )
-        # A diverged model still has a BLEU, if only 0; and the words whose embeddings are not
-        # finite may all be missing from the validation set.
+        # A diverged model still has a BLEU score, and words with non-finite embeddings may not
+        # occur in the validation set.
         is_finite = math.isfinite(report.values.get("loss", 0.0)) and math.isfinite(score)
         is_finite = is_finite and all(
             bool(parameter.isfinite().all()) for parameter in self.task.model.parameters()
@@ -301,7 +301,7 @@ class Trainer:
         self._save()
 
     def _save(self) -> None:
-        """Write the whole run, and remove the checkpoints that are no longer kept."""
+        """Save the run, and remove checkpoints that are no longer kept."""
         self.journal.flush()
         path = self.folder.step_checkpoint(self.progress.step)
         save_run(path, self.task, self.progress, self.header)
@@ -313,6 +313,6 @@ class Trainer:
             self.stop.check()
 
     def _say(self, line: str) -> None:
-        # Through tqdm, so that the line does not cut the bar in two.
+        # Through tqdm, so that the line does not break the progress bar.
         with tqdm.external_write_mode(file=sys.stderr):
             log.info(line)

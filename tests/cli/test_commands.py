@@ -322,7 +322,7 @@ WRONG = [
     ("evaluate checkpoint={best} output={bad}/text", "bad/text"),
     ("evaluate checkpoint={best} output={bad}/text/below", "bad/text"),
     ("evaluate checkpoint={best} output=/proc/self",
-     "output=/proc/self cannot be a folder to write"),
+     "output=/proc/self cannot be written"),
     ("plot_alignment checkpoint={best} source=x output=.", "output=."),
     ("plot_alignment checkpoint={best} source=x output=a.pdf", "output=a.pdf must be"),
     ("plot_alignment checkpoint={best} source=x output={bad}/text/a.png", "bad/text"),

@@ -29,7 +29,7 @@ def test_killed_and_resumed_runs_end_as_the_uninterrupted_one(tmp_path, task):
         env=os.environ | {"OMP_NUM_THREADS": "1"},
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    end = "0 lost runs, 0 runs that differ, 0 differing bits, 0 errors in total\n"
+    end = "0 lost runs, 0 different runs, 0 differing bits, 0 errors in total\n"
     assert done.stdout.endswith(end)
 
 
