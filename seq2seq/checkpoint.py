@@ -21,7 +21,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from seq2seq.config.renamed import current_tensor_name, upgrade
+from seq2seq.config.renamed import current_tensor_name, upgrade, upgrade_progress
 from seq2seq.config.schema import from_json
 from seq2seq.files import replacing
 
@@ -136,6 +136,8 @@ def load_checkpoint(path: Path, sections: tuple[str, ...] | None = None) -> Chec
         header = _parse(metadata["header"])
         if "config" in header:
             header["config"] = upgrade(header["config"])
+        if "progress" in header:
+            header["progress"] = upgrade_progress(header["progress"])
         if metadata["format"] == "1":
             # It counts its position in the data in batches, not pairs: a run cannot resume from it.
             header.pop("progress", None)

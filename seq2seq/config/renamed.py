@@ -1,4 +1,4 @@
-"""Renamed settings and parameters: the only place that still knows their old names.
+"""Old names of settings, parameters and fields of progress: the only place that still knows them.
 
 Checkpoints and manifests of earlier versions are upgraded when they are read; on the command line
 an old name is refused with the new one.
@@ -15,6 +15,14 @@ RENAMED = {  # old key: new key, in the same group
 
 RENAMED_TENSORS = {  # old prefix: new prefix, of the tensors in a checkpoint
     "model.decoder.attention.weighing.": "model.decoder.attention.distribution.",
+}
+
+
+RENAMED_PROGRESS = {  # old name: new name, in the progress of a run
+    "tokens": "items",
+    "nonsense": "consecutive_skips",
+    "interval_nll": "interval_losses",  # one number, now a list with one for each objective
+    "interval_tokens": "interval_items",
 }
 
 
@@ -40,6 +48,16 @@ def upgrade(config: Any, prefix: str = "") -> Any:
         _current_name(f"{prefix}{name}"): upgrade(value, f"{prefix}{name}.")
         for name, value in config.items()
     }
+
+
+def upgrade_progress(progress: Any) -> Any:
+    """Return the progress that a checkpoint stores with its current names."""
+    if not isinstance(progress, dict):  # a damaged file
+        return progress
+    renamed = {RENAMED_PROGRESS.get(name, name): value for name, value in progress.items()}
+    if "interval_nll" in progress:
+        renamed["interval_losses"] = [progress["interval_nll"]]
+    return renamed
 
 
 def _current_name(key: str) -> str:

@@ -2,6 +2,7 @@
 
 import json
 import sys
+from dataclasses import asdict
 
 import pytest
 from test_commands import places, scripts, start  # noqa: F401  (fixtures)
@@ -9,9 +10,10 @@ from test_commands import places, scripts, start  # noqa: F401  (fixtures)
 from seq2seq.cli.registries import registries
 from seq2seq.config.plugins import import_plugins, require_plugins
 from seq2seq.config.registry import Registry
-from seq2seq.config.renamed import RENAMED, upgrade
+from seq2seq.config.renamed import RENAMED, upgrade, upgrade_progress
 from seq2seq.config.schema import settings
 from seq2seq.config.training import TrainConfig
+from seq2seq.training.progress import Progress
 
 PLUGIN = """
 from seq2seq.attention.scoring import SCORES, DotScore
@@ -128,6 +130,14 @@ def test_stored_configurations_get_the_current_names():
     new = {"model": {"attention": {"mode": "hard", "size": 3}, "initialization": "paper"}}
     assert upgrade(old) == upgrade(new) == new
     assert upgrade([1]) == [1]  # a damaged file
+
+
+def test_a_run_of_an_earlier_version_resumes_with_its_progress():
+    old = {"step": 7, "tokens": 5, "nonsense": 2, "interval_nll": 1.5, "interval_tokens": 3}
+    new = Progress(step=7, items=5, consecutive_skips=2, interval_losses=[1.5], interval_items=3)
+    assert Progress(**upgrade_progress(old)) == new
+    assert upgrade_progress(asdict(new)) == asdict(new)
+    assert upgrade_progress([1]) == [1]  # a damaged file
 
 
 @pytest.mark.guarantee(
