@@ -64,7 +64,6 @@ def _config(manifest: dict[str, Any], wanted: ReproduceConfig, first: RunFolder)
     """Return the settings of the run; ``wanted`` may replace its device, threads and root."""
     try:
         config = from_dict(TrainConfig, manifest["config"])
-        require_plugins(config.plugins, f"run={first}")
         config = replace(
             config,
             resume=None,
@@ -77,6 +76,7 @@ def _config(manifest: dict[str, Any], wanted: ReproduceConfig, first: RunFolder)
         raise ValueError(
             f"{first.manifest} does not hold the settings of a run: {error}"
         ) from error
+    require_plugins(config.plugins, f"run={first.path}")
     return config
 
 

@@ -58,9 +58,11 @@ def test_a_plugin_is_used_in_training_evaluation_and_help(start, plugin, tmp_pat
     assert "none, double_dot" in printed
     # Without plugins= its code does not run, whatever the checkpoint says.
     del sys.modules[plugin]
-    for line in (f"evaluate checkpoint={best}", f"train resume={best.parents[1]}"):
+    run = best.parents[1]
+    for line in (f"evaluate checkpoint={best}", f"train resume={run}", f"reproduce run={run}"):
         status, _, errors = start(line)
         assert (status, errors.count("\n")) == (2, 1)
+        assert errors.startswith(f"error: {line.split()[1]} was trained with plug-ins")
         assert f"give 'plugins=[{plugin}]'" in errors
         assert plugin not in sys.modules
 
