@@ -1,4 +1,4 @@
-"""What several test modules share: one small trained run, and its folder of text."""
+"""Shared fixtures: one small trained run, and its corpus."""
 
 import os
 import signal
@@ -27,10 +27,10 @@ from seq2seq.training.state import save_run
 
 ROOT = Path(__file__).resolve().parent.parent
 
-# A first call pays for imports: a deadline would punish the example that happens to make it.
+# The first example pays for imports and would exceed any deadline.
 settings.register_profile("project", deadline=None, max_examples=50)
 settings.load_profile("project")
-torch.set_num_threads(1)  # small tensors: more threads only wait for each other
+torch.set_num_threads(1)  # with small tensors, more threads only wait for each other
 # Where tests are started in the background, Ctrl-C is ignored, which the programs would respect.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -120,7 +120,7 @@ def trained(corpus, tmp_path_factory):
         *TINY,
         "trainer.max_steps=60",
         "trainer.validate_every_steps=20",
-        # So that sixty updates are enough to write sentences, if not good ones.
+        # So that sixty updates are enough to produce sentences, if not good ones.
         "optim.learning_rate=0.01",
         "optim.schedule.name=constant",
         "model.dropout=0",

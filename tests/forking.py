@@ -81,7 +81,7 @@ def serve(listener: socket.socket) -> None:
 
 
 def run_script(arguments: list[str], folder: str, environment: dict[str, str]) -> None:
-    # The server's own streams know whether its files can be sought, which may have changed.
+    # New streams, because the old ones remember whether their files were seekable.
     sys.stdin = os.fdopen(0, encoding="utf-8", closefd=False)
     sys.stdout = os.fdopen(1, "w", encoding="utf-8", closefd=False)
     sys.stderr = os.fdopen(2, "w", encoding="utf-8", closefd=False, buffering=1)

@@ -195,7 +195,7 @@ def test_write_stopped_by_the_system_keeps_previous_file(path):
 @ATOMIC
 def test_next_write_removes_leftovers_of_a_killed_one(path):
     save_checkpoint(path, TENSORS, HEADER)
-    stale = path.with_name(path.name + "abc123.partial")  # as kill -9 leaves it
+    stale = path.with_name(path.name + "abc123.partial")  # as left by kill -9
     stale.write_bytes(b"half of it")
     other = path.with_name("best.safetensorsabc123.partial")
     other.write_bytes(b"belongs to another file")
@@ -212,7 +212,7 @@ def test_link_is_the_same_file(path):
         assert other.samefile(path)
         assert not other.is_symlink()  # T11
         assert files_in(path.parent) == [other.name, path.name]
-    save_checkpoint(path, {}, {})  # replaces one name; the other keeps the old file
+    save_checkpoint(path, {}, {})  # replaces one name; the other name keeps the old file
     assert same(load_checkpoint(other).tensors, TENSORS)
 
 
@@ -236,7 +236,7 @@ def test_header_that_is_not_json_is_refused_before_writing(path):
 
 
 class Trap:
-    """Unpickling this creates a folder."""
+    """Creates a folder when unpickled."""
 
     def __init__(self, marker):
         self.marker = marker
@@ -255,7 +255,7 @@ def test_pickle_is_refused_and_not_executed(tmp_path, write):
         load_checkpoint(path)
     assert "\n" not in str(caught.value)
     assert not marker.exists()
-    if write is pickle.dump:  # the trap works
+    if write is pickle.dump:  # the class works as intended
         pickle.loads(path.read_bytes())
         assert marker.exists()
 

@@ -1,4 +1,4 @@
-"""docs/guarantees.md lists the promises that tests are marked with."""
+"""docs/guarantees.md lists the guarantees that tests are marked with."""
 
 import runpy
 

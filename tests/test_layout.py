@@ -1,4 +1,4 @@
-"""Imports only point down, so that the folder listing stays a picture of the design."""
+"""Imports only point down."""
 
 import ast
 from importlib import metadata
@@ -10,7 +10,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "seq2seq"
 
 # The rooms from the bottom up: each may import itself and what stands above it in this list,
-# but for the leaves that must not know each other.
+# except the lowest modules, which must not know each other.
 MAY_IMPORT = {
     "files": set(),
     "signals": set(),
@@ -94,9 +94,7 @@ def test_evaluation_imports_no_torch(library):
         assert library not in {name.split(".")[0] for name in imports(path)}
 
 
-@pytest.mark.guarantee(
-    "Requirements are versions that fit each other; torchtext is imported in one place."
-)
+@pytest.mark.guarantee("Only `data` imports torchtext.")
 def test_only_data_imports_torchtext():
     for path in MODULES:
         if "torchtext" in {name.split(".")[0] for name in imports(path)}:
@@ -110,7 +108,7 @@ def test_package_files_hold_a_docstring_and_nothing_else():
         assert isinstance(body[0], ast.Expr)
 
 
-def test_no_drawer_modules():
+def test_no_module_is_called_utils_or_the_like():
     names = {path.stem for path in MODULES}
     assert not names & {"utils", "helpers", "common", "constants", "misc"}
 
@@ -120,6 +118,6 @@ def test_scripts_only_compose():
         assert len(path.read_text(encoding="utf-8").split("\n")) <= 70, path.name
 
 
-def test_hydra_is_the_version_whose_private_parts_are_used():
+def test_hydra_version_has_the_private_api_that_is_used():
     """Another version may have moved what seq2seq/cli/hydra_internals.py imports."""
     assert metadata.version("hydra-core").startswith("1.3.")

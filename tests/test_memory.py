@@ -1,4 +1,4 @@
-"""Memory does not grow with the length of a run, and no line is too long."""
+"""Memory does not grow with the length of a run, and lines of any length are accepted."""
 
 import os
 import subprocess

@@ -27,7 +27,7 @@ def python_blocks(name):
 
 @pytest.fixture
 def registries(monkeypatch):
-    """What a test registers is forgotten after it."""
+    """Remove everything that a test registers."""
     for registry in (SCORES, MODES, CELLS, TOKENIZERS, METRICS):
         monkeypatch.setattr(registry, "_entries", dict(registry))
 
@@ -130,7 +130,7 @@ def test_examples_of_contributing_register_what_they_define(registries):
     assert evaluate_metrics(evaluated)["exact"] == 50
 
 
-def test_contributing_lists_who_may_import_whom():
+def test_contributing_lists_the_allowed_imports():
     from test_layout import MAY_IMPORT
 
     text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")

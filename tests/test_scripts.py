@@ -47,7 +47,7 @@ def scores_by_sacrebleu(folder, metric):
 )
 def test_a_run_folder_holds_every_promised_file_and_nothing_is_elsewhere(trained):
     run, start, done = trained
-    assert done.stdout == b""  # a log is no result
+    assert done.stdout == b""  # the log is not part of the result
     for name in (
         ".hydra/config.yaml",
         "train.log",
@@ -58,7 +58,7 @@ def test_a_run_folder_holds_every_promised_file_and_nothing_is_elsewhere(trained
         "checkpoints/last.safetensors",
     ):
         assert (run / name).is_file(), name
-    # Nothing is written anywhere else but the prepared data.
+    # Only the prepared data is written elsewhere.
     assert sorted(path.name for path in start.iterdir()) == ["prepared", "runs"]
     assert not list(run.rglob("*.partial"))
 
@@ -77,7 +77,7 @@ def test_summary_holds_scores_with_signatures(trained):
     assert summary["best_step"] in (20, 40, 60)
     assert summary["parameters"] > 0
     assert summary["tokens_per_second"] > 0
-    assert len(summary["corpus_sha256"]) == 8  # text of three parts, alignments of two
+    assert len(summary["corpus_sha256"]) == 8  # text of three splits, alignments of two
 
 
 @pytest.mark.guarantee(
@@ -130,7 +130,7 @@ def test_evaluation_equals_the_sacrebleu_command_and_the_summary(trained, tmp_pa
             scores[metric]["score"]
         )
     assert len(lines_of(folder / "hypotheses.txt")) == 25
-    assert list(tmp_path.iterdir()) == []  # written beside the checkpoint, not here
+    assert list(tmp_path.iterdir()) == []  # written next to the checkpoint, not here
 
 
 @pytest.mark.guarantee("Scores never stand next to files that they were not computed from.")
@@ -183,7 +183,7 @@ def test_evaluation_needs_no_training_data(trained, corpus, tmp_path):
         cwd=tmp_path,
     )
     assert done.returncode == 0, done.stderr.decode()
-    assert json.loads(done.stdout)["sentences"] == 3  # no line is ever left out
+    assert json.loads(done.stdout)["sentences"] == 3  # no line is skipped
     assert lines_of(moved / "checkpoints" / "best_files" / "hypotheses.txt")[1] == ""
 
 

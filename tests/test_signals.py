@@ -1,4 +1,4 @@
-"""A signal is noted, or ends at once what a run can do without."""
+"""A signal is noted, or immediately stops work that can be abandoned."""
 
 import os
 import signal

@@ -194,7 +194,7 @@ def test_lengths_mean_the_mask_of_their_leading_positions(normalize, kind):
         ),
     ],
 )
-def test_masks_of_unclear_meaning_are_refused(normalize, scores_shape, mask, error, message):
+def test_masks_of_zeros_and_ones_are_refused(normalize, scores_shape, mask, error, message):
     with pytest.raises(error, match=message):
         normalize(torch.zeros(scores_shape), mask)
 

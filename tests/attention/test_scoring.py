@@ -184,6 +184,6 @@ def test_cosine_score_of_zero_vectors_is_zero_with_finite_gradients_in_half_prec
 
 @pytest.mark.parametrize("name", [name for name, kind in KINDS.items() if kind.compares_units])
 def test_scores_that_compare_units_refuse_vectors_of_unequal_size(name):
-    """Also where broadcasting would hide the mistake."""
+    """Even if broadcasting would hide the mistake."""
     with pytest.raises(ValueError, match="queries of 1 and keys of 4 units"):
         KINDS[name]()(torch.zeros(B, 1), torch.zeros(B, S, 4))

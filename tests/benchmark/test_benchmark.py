@@ -62,7 +62,7 @@ def random_batch(lengths, seed=0):
 # All ways of training compute the same function
 
 
-@pytest.mark.guarantee("All benchmarked ways of training compute the gradients of the trainer.")
+@pytest.mark.guarantee("All benchmarked variants of training compute the gradients of the trainer.")
 @pytest.mark.parametrize("way", ["tutorial", "plain"])
 @pytest.mark.parametrize(
     "settings",
@@ -73,7 +73,7 @@ def random_batch(lengths, seed=0):
     ],
     ids=["reference", "lstm", "coverage"],
 )
-def test_every_way_has_the_loss_and_gradients_of_the_trainer(way, settings):
+def test_every_variant_has_the_loss_and_gradients_of_the_trainer(way, settings):
     batch = random_batch([(5, 3), (2, 6), (1, 1)])
     update = WAYS[way](model_config(**settings), CPU, seed=1)
     trained = Update(model_config(**settings), CPU, seed=1)
@@ -90,7 +90,7 @@ def test_every_way_has_the_loss_and_gradients_of_the_trainer(way, settings):
         torch.testing.assert_close(one.grad, other.grad, rtol=1e-4, atol=1e-7, msg=name)
 
 
-def test_fast_way_equals_the_trainer_bit_for_bit():
+def test_fast_variant_equals_the_trainer_bit_for_bit():
     """Including dropout."""
     batch = random_batch([(5, 3), (2, 6)])
     update = Update(model_config(dropout=0.3), CPU, seed=1)
@@ -102,7 +102,7 @@ def test_fast_way_equals_the_trainer_bit_for_bit():
 
 
 @pytest.mark.parametrize("way", ["tutorial", "plain", "fast"])
-def test_an_update_moves_every_parameter_and_times_every_part(way):
+def test_an_update_changes_every_parameter_and_times_every_stage(way):
     update = WAYS[way](model_config(dropout=0.3), CPU, seed=1)
     before = {name: value.clone() for name, value in update.model.named_parameters()}
     clock = Clock(CPU)

@@ -26,7 +26,7 @@ def test_same_seed_gives_the_same_corpus(tmp_path):
     assert one[7].tolist() == same[7].tolist() != other[7].tolist()
 
 
-@pytest.mark.guarantee("Memory does not grow with the batches that are loaded.")
+@pytest.mark.guarantee("Memory does not grow with the number of batches loaded.")
 def test_loading_continues_over_epochs_and_is_measured(tmp_path):
     rate = loading_rate(*write_ids(tmp_path, 100, seed=1), num_batches=10, seed=1)
     assert rate.tokens_per_second > 0

@@ -1,4 +1,4 @@
-"""Wrong commands and bad moments: one line that names the culprit, a status, and no traceback."""
+"""Wrong commands, signals and full disks: one line of error, an exit status, and no traceback."""
 
 import importlib.util
 import io
@@ -46,7 +46,7 @@ def scripts():
 
 @pytest.fixture(scope="module")
 def places(scripts, corpus, tmp_path_factory):
-    """What the command lines below name in braces: a run of one step, its data, bad files."""
+    """Values of the names in braces below: a run of one step, its data, and bad files."""
     start = tmp_path_factory.mktemp("commands")
     text = start / "text"
     shutil.copytree(corpus, text)
@@ -92,7 +92,7 @@ def places(scripts, corpus, tmp_path_factory):
 def start(scripts, places, tmp_path, monkeypatch, capfd):
     """Run a command line in an empty folder: exit status, stdout and stderr."""
     monkeypatch.chdir(tmp_path)
-    # The command sets it, so that it is set back behind it.
+    # The command sets this variable; restore it afterward.
     monkeypatch.setenv("HYDRA_FULL_ERROR", "0")
     handlers = list(logging.root.handlers)
 
@@ -149,7 +149,7 @@ WRONG = [
     ("train model/attention=hard model.attention.normalization=sparsemax", "sparsemax"),
     ("train model.attention.temperature=0", "model.attention.temperature=0"),
     ("compare_lengths edges=[5,5]", "edges=[5, 5]"),
-    # of several jobs one that cannot be, the last of all
+    # the last of several jobs is impossible
     ("train --multirun model.dropout=0.1,0.2,1.5", "model.dropout=1.5"),
     ("train --multirun model=small,huge", "huge"),
     ("compare_attention model/attention=additive,dot model.decoder_size=64,128", "decoder_size=64"),
@@ -177,7 +177,7 @@ WRONG = [
     ("train model=null", "model=null"),
     ("train experiment=null", "experiment=null"),
     ("train data=[]", "sample"),
-    # what is missing
+    # missing settings
     ("train data=files", "data.source_language"),
     ("train data=tsv data.source_language=a data.target_language=b", "data."),
     ("train resume=nowhere", "resume=nowhere"),
@@ -312,7 +312,7 @@ WRONG = [
     ("benchmark parts=peak", "parts must be a list"),
     ("average run=nope output=x", "nope"),
     ("average checkpoints=[{bad}/foreign] output=x", "bad/foreign"),
-    # what is read and written
+    # files that are read and written
     ("evaluate checkpoint={best} source=a", "source=a and target=None"),
     ("evaluate checkpoint={best} alignment=a", "alignment=a"),
     ("evaluate checkpoint={best} source=nofile target=nofile", "nofile"),
@@ -331,10 +331,10 @@ WRONG = [
 
 
 @pytest.mark.guarantee(
-    "A wrong command ends in one line that names the culprit, before anything is written."
+    "A wrong command is refused in one line that names the mistake, before anything is written."
 )
 @pytest.mark.parametrize(("line", "named"), WRONG, ids=[line[:70] for line, _ in WRONG])
-def test_a_wrong_command_ends_in_one_line_that_names_it(start, tmp_path, line, named):
+def test_a_wrong_command_is_refused_in_one_line(start, tmp_path, line, named):
     status, printed, errors = start(line)
     assert status == 2
     assert printed == ""
@@ -383,9 +383,9 @@ def test_input_that_is_not_utf8_is_refused(start, monkeypatch, stdin, named):
     assert errors.count("\n") == 1
 
 
-@pytest.mark.guarantee("Work that has begun is never removed.")
+@pytest.mark.guarantee("A folder with results is never removed.")
 def test_a_folder_with_results_is_never_removed(tmp_path, monkeypatch):
-    """Only a folder with nothing but settings and an empty log goes, and parents left empty."""
+    """Only a folder with just settings and an empty log is removed, and parents left empty."""
     monkeypatch.chdir(tmp_path)
     for folder, extra in (("runs/a/1", None), ("runs/a/2", "checkpoints"), ("runs/b/1/0", None)):
         (tmp_path / folder / ".hydra").mkdir(parents=True)
@@ -419,7 +419,7 @@ def test_help_lists_every_setting_and_every_choice(start, name):
 
 
 def process(name, *arguments, cwd, **settings):
-    """A script as a user starts it; with Ctrl-C also where these tests run without, behind a &."""
+    """Start a script as a user does; Ctrl-C works even if the tests run in the background."""
     return subprocess.Popen(
         [sys.executable, ROOT / f"scripts/{name}.py", *arguments],
         cwd=cwd,
@@ -454,7 +454,7 @@ def test_an_argument_is_utf8_in_any_locale(places, tmp_path):
     errors = running.communicate()[1].decode()
     assert running.returncode == 0, errors
     assert "Schläft" in (tmp_path / "a.json").read_text(encoding="utf-8")
-    # A file name is another matter: there the locale has the word.
+    # File names are different: the locale decides how they are encoded.
     running = process("prepare", "data.root='Größe'", cwd=tmp_path, env=C_LOCALE)
     assert "set LC_ALL=C.UTF-8" in running.communicate()[1].decode()
     assert running.returncode == 2
@@ -470,7 +470,7 @@ def test_bytes_that_are_not_utf8_are_refused_as_an_argument(tmp_path):
 
 @pytest.mark.guarantee("A closed output pipe ends a script quietly; a full disk is reported.")
 def test_a_closed_output_pipe_ends_quietly(places, tmp_path):
-    """As ``translate.py | head`` does: nobody reads on, and the next write fails."""
+    """As in ``translate.py | head``: the reader exits, and the next write fails."""
     reader, writer = os.pipe()
     os.close(reader)
     running = process("translate", f"checkpoint={places['best']}", cwd=tmp_path, stdout=writer)
@@ -493,10 +493,10 @@ def test_a_full_disk_is_reported(places, tmp_path):
     assert running.returncode == 2
 
 
-@pytest.mark.guarantee("Ctrl-C and SIGTERM end every script in order, with status 130 and 143.")
+@pytest.mark.guarantee("Ctrl-C and SIGTERM stop every script cleanly, with status 130 and 143.")
 @pytest.mark.parametrize("library", ["hydra", "numpy"])
 def test_ctrl_c_during_imports_exits_quietly(tmp_path, library):
-    """Libraries take seconds to import; these send the signal meanwhile."""
+    """Send the signal during the imports, which take seconds."""
     (tmp_path / library).mkdir()
     (tmp_path / library / "__init__.py").write_text(
         "import os, signal, time\nos.kill(os.getpid(), signal.SIGINT)\ntime.sleep(30)\n"
@@ -506,10 +506,10 @@ def test_ctrl_c_during_imports_exits_quietly(tmp_path, library):
     assert running.returncode == -signal.SIGINT  # which a shell turns into 130
 
 
-@pytest.mark.guarantee("Ctrl-C and SIGTERM end every script in order, with status 130 and 143.")
+@pytest.mark.guarantee("Ctrl-C and SIGTERM stop every script cleanly, with status 130 and 143.")
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_a_signal_during_work_exits_in_order(places, tmp_path, number, status):
-    """The corpus is a pipe that says nothing: the script waits in the middle of its work."""
+def test_a_signal_during_work_exits_cleanly(places, tmp_path, number, status):
+    """The corpus is an empty pipe, so the script waits in the middle of its work."""
     os.mkfifo(tmp_path / "pipe")
     data = shlex.split(places["data"])
     running = process(
@@ -525,16 +525,16 @@ def test_a_signal_during_work_exits_in_order(places, tmp_path, number, status):
 
 
 def signalled(running, number):
-    """What a process says once it is told to leave; told again where Python was just about to wait
-    for its input, which no earlier signal ends."""
+    """Return the output of a process after a signal. The signal is repeated because Python may just
+    have begun to wait for input, which an earlier signal does not interrupt."""
     while True:
         running.send_signal(number)
         with suppress(subprocess.TimeoutExpired):
             return running.communicate(timeout=15)
 
 
-@pytest.mark.guarantee("Ctrl-C and SIGTERM end every script in order, with status 130 and 143.")
-def test_a_signal_exits_in_order_although_cleanup_fails(monkeypatch, capsys):
+@pytest.mark.guarantee("Ctrl-C and SIGTERM stop every script cleanly, with status 130 and 143.")
+def test_a_signal_exits_cleanly_although_cleanup_fails(monkeypatch, capsys):
     monkeypatch.setattr(logging, "raiseExceptions", True)
     # Tests that are started in the background inherit that it is ignored.
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -550,7 +550,7 @@ def test_a_signal_exits_in_order_although_cleanup_fails(monkeypatch, capsys):
     def stopped_in_a_library():
         try:
             signal.raise_signal(signal.SIGINT)
-        except SystemExit:  # as safetensors answers what it is called back with
+        except SystemExit:  # safetensors raises its own error from a callback
             refuse(ValueError(), "the shape could not be determined")
 
     try:

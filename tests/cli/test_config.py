@@ -1,4 +1,4 @@
-"""What cannot be is refused in one line, before anything is read or written."""
+"""Impossible settings are refused in one line, before anything is read or written."""
 
 import json
 import re
@@ -48,7 +48,7 @@ EVERY_SETTING = [(name, *found) for name, kind in COMMANDS.items() for found in 
 
 
 @pytest.mark.guarantee(
-    "A wrong command ends in one line that names the culprit, before anything is written."
+    "A wrong command is refused in one line that names the mistake, before anything is written."
 )
 def test_a_refused_process_prints_one_line_and_writes_no_file(tmp_path):
     done = run_script("evaluate", "checkpoint=nofile.safetensors", cwd=tmp_path)
@@ -63,7 +63,7 @@ def test_a_refused_process_prints_one_line_and_writes_no_file(tmp_path):
 # --- conf/ ------------------------------------------------------------------------------------
 
 
-GIVEN = {  # what a user of these files must say
+GIVEN = {  # settings that a user of these files must give
     "data": [f"data.{key}=x" for key in ("source_language", "target_language")]
     + [f"data.{part}.{side}=x.tsv" for part in ("train", "valid", "test")
        for side in ("source", "target")],
@@ -86,7 +86,7 @@ def test_every_choice_composes_to_valid_settings(choice):
 
 @pytest.mark.parametrize("path", sorted(CONF.rglob("*.yaml")), ids=lambda p: p.stem)
 def test_every_file_sets_only_known_keys(path):
-    """Keys of conf/ that no schema has would be refused only when that file is chosen."""
+    """An unknown key in conf/ would be found only when its file is chosen."""
     group = path.parent.relative_to(CONF).as_posix()
     if group.startswith("hydra"):
         return
@@ -132,7 +132,7 @@ def test_an_override_wins_over_an_experiment():
 def test_every_setting_has_a_meaning_and_an_allowed_default(name, key, item):
     assert len(item.metadata["meaning"]) > 3
     if item.metadata["choices"]:
-        # That of a list is made anew for each object.
+        # The default of a list is created for each object.
         given = item.default_factory() if callable(item.default_factory) else [item.default]
         assert {*given} <= {MISSING, *item.metadata["choices"]}
 
@@ -178,7 +178,7 @@ def composed_train():
 
 
 @pytest.mark.guarantee(
-    "Settings survive a checkpoint; unknown ones and other types are refused by name."
+    "Checkpoints restore all settings; unknown settings and wrong types are refused by name."
 )
 @pytest.mark.parametrize("kind", COMMANDS.values())
 def test_a_config_survives_json(kind):
@@ -187,7 +187,7 @@ def test_a_config_survives_json(kind):
 
 
 @pytest.mark.guarantee(
-    "Settings survive a checkpoint; unknown ones and other types are refused by name."
+    "Checkpoints restore all settings; unknown settings and wrong types are refused by name."
 )
 @given(st.floats(0, 0.9), st.integers(1, 99), st.lists(st.integers(1, 9)), st.none() | st.text())
 def test_any_values_survive_json(dropout, steps, sentences, resume):
@@ -198,7 +198,7 @@ def test_any_values_survive_json(dropout, steps, sentences, resume):
 
 
 @pytest.mark.guarantee(
-    "Settings survive a checkpoint; unknown ones and other types are refused by name."
+    "Checkpoints restore all settings; unknown settings and wrong types are refused by name."
 )
 def test_a_checkpoint_with_unknown_settings_is_refused_by_name():
     values = asdict(composed_train())

@@ -34,7 +34,7 @@ CHOICES = "model.attention.name=double_dot trainer.select=words"
 
 @pytest.fixture
 def plugin(tmp_path, monkeypatch):
-    """The name of a plug-in in the current folder; afterwards nothing of it is left."""
+    """Yield the name of a plug-in in the current folder; remove all traces of it afterward."""
     for registry in registries().values():
         monkeypatch.setattr(registry, "_entries", dict(registry._entries))
     monkeypatch.setattr(sys, "path", list(sys.path))
@@ -104,7 +104,7 @@ def test_stored_plugins_must_have_been_imported():
     assert "no_such" not in sys.modules
 
 
-def test_a_registry_keeps_order_and_refuses_what_it_lacks_or_has():
+def test_a_registry_keeps_order_and_refuses_unknown_and_duplicate_names():
     registry = Registry("group.name", {"soft": 1, "hard": 2})
     registry.register("local", 3)
     registry.register("local", 3)
@@ -125,7 +125,7 @@ def test_every_registry_belongs_to_a_setting():
 
 
 @pytest.mark.guarantee(
-    "Checkpoints with old names of settings are read; on the command line the new name is given."
+    "Old setting names are read from checkpoints; the command line refuses them and names the new ones."
 )
 def test_stored_configurations_get_the_current_names():
     old = {"model": {"attention": {"weighing": "hard", "size": 3}, "initialisation": "paper"}}
@@ -143,7 +143,7 @@ def test_a_run_of_an_earlier_version_resumes_with_its_progress():
 
 
 @pytest.mark.guarantee(
-    "Checkpoints with old names of settings are read; on the command line the new name is given."
+    "Old setting names are read from checkpoints; the command line refuses them and names the new ones."
 )
 @pytest.mark.parametrize(("old", "new"), RENAMED.items())
 def test_an_old_name_is_refused_with_the_new_one(start, old, new):  # noqa: F811

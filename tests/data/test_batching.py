@@ -80,7 +80,7 @@ def test_every_position_is_about_equally_likely(count):
 
 
 def test_order_is_not_correlated():
-    """Neither with the next position, nor with the next epoch, nor with the order of the text."""
+    """Not with the next position, the next epoch, or the order of the text."""
     count = 10_000
     one, other = (shuffled(np.arange(count), count, (1, epoch)) for epoch in (0, 1))
     for a, b in ((one[:-1], one[1:]), (one, other), (one, np.arange(count))):
@@ -156,7 +156,7 @@ def test_batches_of_a_bucket_are_shuffled(folder):
     ],
 )
 def test_only_one_bucket_is_planned_at_a_time(folder, monkeypatch, longer, limits, size):
-    """Starting or resuming an epoch takes no pass over the corpus."""
+    """Starting or resuming an epoch does not read the whole corpus."""
     lengths = [[4] * 3000, [4] * 3000]
     lengths[longer] = [9] * 3000
     both = stores(folder, *lengths)

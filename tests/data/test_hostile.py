@@ -1,4 +1,4 @@
-"""Content that breaks other readers: every line keeps its number, or is refused by number."""
+"""Unusual content: every line keeps its number, or is refused with its number."""
 
 import gzip
 import io
@@ -96,7 +96,7 @@ def test_text_is_read_line_by_line(tmp_path, name, content, lines):
         assert pairs == [(line, line) for line in lines]
 
 
-@pytest.mark.guarantee("Text that is not UTF-8 is refused by file, line and column.")
+@pytest.mark.guarantee("Text that is not UTF-8 is refused, with file, line and column.")
 @pytest.mark.parametrize(
     ("name", "content", "number", "says"), REFUSED, ids=[name for name, *_ in REFUSED]
 )
@@ -130,7 +130,7 @@ def gzip_members(content, cuts):
 
 
 @pytest.mark.guarantee(
-    "Pairs never shift: a pair is kept or dropped as a whole, and both lines have one number."
+    "Pairs never shift: a pair is kept or dropped as a whole, and its lines have the same number."
 )
 @given(LINE_TEXTS, LINE_TEXTS, st.lists(st.integers(0, 999), max_size=4), st.booleans())
 @example(["a"], ["b"], [1], False)  # the byte-order mark spans two members
@@ -180,7 +180,7 @@ def test_damaged_gzip_is_refused(tmp_path, damage):
         "header only": packed[:5],
         "flipped": packed[:middle] + bytes([packed[middle] ^ 0xFF]) + packed[middle + 1 :],
         "trailing": packed + b"garbage",
-        "padded": packed + b"\0" * 100,  # as tapes do; allowed by the format
+        "padded": packed + b"\0" * 100,  # padding, as tapes add it; the format allows it
     }[damage]
     path = tmp_path / "text"  # the content decides, not the name
     path.write_bytes(content)
@@ -250,7 +250,7 @@ def outputs(translate, content, num_best=1):
     return "".join(text + "\n" for text in texts).removesuffix("\n").split("\n")
 
 
-@pytest.mark.guarantee("Line i of the output belongs to line i of the input.")
+@pytest.mark.guarantee("Line n of the output translates line n of the input.")
 @pytest.mark.parametrize(("name", "content", "lines"), READ, ids=[name for name, *_ in READ])
 def test_output_line_i_belongs_to_input_line_i(translate, name, content, lines):
     lines = content.decode("utf-8-sig").split("\n")
@@ -264,7 +264,7 @@ def test_output_line_i_belongs_to_input_line_i(translate, name, content, lines):
         assert text.strip("\r\ufeff").replace("\r", " ") in line
 
 
-@pytest.mark.guarantee("Line i of the output belongs to line i of the input.")
+@pytest.mark.guarantee("Line n of the output translates line n of the input.")
 @given(LINE_TEXTS)
 def test_any_input_keeps_its_line_numbers(translate, lines):
     content = "".join(f"{line}|\n" for line in lines).encode()

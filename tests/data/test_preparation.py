@@ -305,7 +305,7 @@ def test_changed_setting_is_prepared_again(folder, change):
 )
 @pytest.mark.parametrize("error", [KeyboardInterrupt, OSError, ValueError])
 def test_interrupted_preparation_leaves_no_folder(folder, monkeypatch, error):
-    def interrupt(*arguments):  # the last step before the descriptions are written
+    def interrupt(*arguments):  # the last step before the reports are written
         raise error("stop")
 
     with monkeypatch.context() as patch:

@@ -1,4 +1,4 @@
-"""Sentence pairs are read from text files and tables; test_hostile.py covers odd content."""
+"""Sentence pairs are read from text files and tables; test_hostile.py covers unusual content."""
 
 import gzip
 import hashlib
@@ -81,7 +81,7 @@ def test_missing_file_and_folder_are_named(tmp_path):
 
 
 @pytest.mark.guarantee(
-    "Pairs never shift: a pair is kept or dropped as a whole, and both lines have one number."
+    "Pairs never shift: a pair is kept or dropped as a whole, and its lines have the same number."
 )
 def test_blank_lines_and_unicode_separators_do_not_shift_pairs(tmp_path):
     """A reader that splits at U+2028 would find equal counts here, but wrong pairs."""

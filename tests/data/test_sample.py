@@ -56,7 +56,7 @@ def test_generator_depends_on_its_seed():
 
 
 def test_splits_have_their_sizes_and_no_sentence_occurs_twice(corpus):
-    """Neither within a split nor across them, in either language: nothing leaks."""
+    """Not within a split, and not across splits, in either language."""
     assert {split: len(rows) for split, rows in corpus.items()} == SIZES
     for column in (0, 1):
         sentences = {" ".join(row[column]) for rows in corpus.values() for row in rows}

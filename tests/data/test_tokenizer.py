@@ -248,7 +248,7 @@ def test_impossible_vocabulary_size_is_refused_with_a_possible_one(kind):
             train_sentencepiece(TEXT, worse, kind)
 
 
-def test_training_needs_text():
+def test_training_sentencepiece_without_text_is_refused():
     for sentences in ([], [""], [" ", "\t\u2028"]):
         with pytest.raises(ValueError, match=r"only blank sentences.*check the training files"):
             train_sentencepiece(sentences, 10)

@@ -33,7 +33,7 @@ class TestPharaoh:
     def test_format_is_parsed_back(self, written):
         assert parse_pharaoh(format_pharaoh(written), "here") == written
 
-    def test_source_comes_first(self):
+    def test_links_name_the_source_position_first(self):
         assert parse_pharaoh("3-1\n", "here") == {Link(source=3, target=1)}
 
     @pytest.mark.parametrize("entry", ["1", "1-", "-1-2", "1-2-3", "a-b", "1:2", "١-٢", "1_0-2"])

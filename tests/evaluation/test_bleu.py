@@ -125,7 +125,7 @@ class TestStatistics:
         (row,) = bleu_statistics(hypotheses=["a b c x e"], references=["a b c d e f"])
         assert row.tolist() == [4, 2, 1, 0, 5, 4, 3, 2, 5, 6]
 
-    def test_tokenizer_is_used(self):
+    def test_statistics_use_the_chosen_tokenizer(self):
         text = {"hypotheses": ["我们的猫"], "references": ["我们的狗"]}
         assert bleu_statistics(**text)[0, 8] == 1
         statistics = bleu_statistics(**text, tokenize="zh")

@@ -83,7 +83,7 @@ class TestBins:
         assert (shorter.last, longer.first) == (10, 11)
         assert shorter.num_sentences == longer.num_sentences == 2
 
-    def test_labels(self):
+    def test_labels_give_the_lengths_of_each_bin(self):
         assert [each.label for each in by_length((10, 20, 21))] == ["≤ 10", "11–20", "21", "> 21"]
         assert [each.label for each in by_length(())] == ["all"]
 
@@ -112,7 +112,7 @@ class TestBleuByLength:
             }
             assert each.bleu.score == bleu(**chosen).score
 
-    def test_bin_does_not_depend_on_the_others(self):
+    def test_a_bin_does_not_depend_on_other_bins(self):
         middle = by_length((10, 20))[1]
         inside = [index for index, length in enumerate(LENGTHS) if 11 <= length <= 20]
         (alone,) = by_length(
@@ -203,7 +203,7 @@ class TestGap:
         assert gap().bleu == alone.bleu
 
     def test_pairing_narrows_the_interval_of_similar_systems(self):
-        """Without pairing the variances would add up."""
+        """Without pairing, the variances would add up."""
         similar = [*GOOD[:-20], *BAD[-20:]]
         found = gap(GOOD, similar, num_resamples=1000)
         unpaired = np.hypot(width(found.bleu), width(found.baseline))

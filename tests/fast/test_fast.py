@@ -46,7 +46,7 @@ def leaf(*shape, dtype=torch.float64):
 
 
 class DecoderCase:
-    """A decoder and its inputs, all of which have gradients."""
+    """A decoder and its inputs, all with gradients."""
 
     def __init__(self, cell, lengths, sizes=(3, 4, 5, 6), dtype=torch.float64, scale=1.0):
         """``sizes``: T, H, C and A."""
@@ -379,7 +379,7 @@ def test_fast_step_of_a_search_equals_plain_step(cell, output, beam_size, dtype)
             tokens = torch.tensor(new_tokens)
 
 
-def test_plain_step_is_used_in_training_and_where_gradients_are_wanted():
+def test_plain_step_is_used_in_training_and_when_gradients_are_needed():
     model = accelerate(build_model(ModelConfig(encoder_size=2, decoder_size=2), 5, 5))
     for training, gradients in ((True, False), (False, True)):
         with torch.set_grad_enabled(gradients):

@@ -91,7 +91,7 @@ def test_width_is_bounded_for_any_bins(edges):
     [((10, 20, 30), 1), ((2, 3, 4), 2), ((8, 200, 201), 14), ((0, 1, 5000), 2)],
 )
 def test_no_texts_touch_or_are_clipped(edges, number):
-    """Holds also when all lines end at one point."""
+    """This holds even if all lines end at one point."""
     drawn = bins([60, 50, 40, 30], [12345, 1, 67890, 77], edges)
     names = [f"$ystem number {index}$" for index in range(number)]
     figure = draw(*(Curve(name, drawn) for name in names), title="a long title " * 20)

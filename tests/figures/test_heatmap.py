@@ -14,7 +14,7 @@ CELLS = pytest.mark.guarantee(
     "Label k stands at cell k, there are as many labels as tokens, and no padding is shown."
 )
 SUBSTITUTES = pytest.mark.guarantee(
-    "A character without a font is replaced by a distinguishable label, with one warning in all."
+    "A character that no font has is replaced by a unique label, with a single warning."
 )
 RIGHT_TO_LEFT = pytest.mark.guarantee(
     "Right-to-left text reads from the right, and its tokens keep their order."

@@ -1,6 +1,6 @@
 """Every attention in conf/model/attention as part of the model, and in a search.
 
-The files are read as they are, so that a new one is tested without a line here.
+The tests read these files, so a new attention is tested without changes here.
 """
 
 import random
@@ -48,7 +48,7 @@ either_mode = pytest.mark.parametrize("training", [False, True], ids=["evaluatio
 
 
 def seed(number):
-    """Like torch.manual_seed, which spends half the time of these tests on absent devices."""
+    """Seed the CPU only; torch.manual_seed takes half the time of these tests."""
     torch.default_generator.manual_seed(number)
 
 
@@ -244,7 +244,7 @@ def test_batch_size_and_order_do_not_change_translations(config):
     assert_same(found, [expected[i] for i in order])
 
 
-@pytest.mark.guarantee("Translating draws no random numbers.")
+@pytest.mark.guarantee("Translating uses no dropout and draws no random numbers.")
 @pytest.mark.parametrize("name", ["hard", "monotonic"])
 def test_translating_draws_no_random_numbers(name):
     """Also with a model in training mode, which stays in that mode."""

@@ -8,7 +8,7 @@ from seq2seq.model.cells import CELLS, GRUCell, LSTMCell, PaperGRUCell, Recurren
 
 B, E, H = 3, 4, 5
 PAPERS = pytest.mark.guarantee(
-    "Energies, cells and initial values are those of the papers that they cite."
+    "Scoring functions, cells and initial values are those of the cited papers."
 )
 
 

@@ -171,7 +171,7 @@ def test_deep_output_equals_appendix_a22(activation):
 
 
 @pytest.mark.parametrize(("state", "differs"), [("previous", False), ("current", True)])
-def test_output_layer_reads_the_state_that_is_asked_for(state, differs):
+def test_output_layer_reads_the_configured_state(state, differs):
     """With ``output.state=previous`` the first logits do not depend on s_1."""
     batch, model = (
         collate(SOURCES, TARGETS),
@@ -207,14 +207,14 @@ def test_tied_embeddings_are_one_matrix_also_after_an_update_and_loading():
         assert torch.equal(call(model, batch)[0], call(loaded, batch)[0])
 
 
-def test_one_matrix_for_two_vocabularies_is_refused():
+def test_sharing_embeddings_between_two_vocabularies_is_refused():
     with pytest.raises(ValueError, match=r"tie_embeddings=all needs one vocabulary") as error:
         build_model(replace(CONFIG, tie_embeddings="all"), V_SOURCE, V_TARGET)
     assert f"{V_SOURCE} and {V_TARGET}" in str(error.value)
     assert "data.vocabulary.joint=true" in str(error.value)
 
 
-def test_one_matrix_of_two_widths_is_refused():
+def test_sharing_a_matrix_between_two_sizes_is_refused():
     config = replace(CONFIG, tie_embeddings="target", output=OutputConfig(size=7))
     with pytest.raises(ValueError, match=r"model\.output\.size=7 must equal") as error:
         config.check()

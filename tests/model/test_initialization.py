@@ -66,7 +66,7 @@ def test_recurrent_matrices_are_orthogonal_and_biases_zero(scheme, cell):
     assert all((bias == 0).all() for _, bias in found[Role.VECTOR])
 
 
-@pytest.mark.guarantee("Energies, cells and initial values are those of the papers that they cite.")
+@pytest.mark.guarantee("Scoring functions, cells and initial values are those of the cited papers.")
 @every_cell
 @every_tie
 def test_spreads_of_the_paper_are_those_of_appendix_b1(cell, tie):

@@ -1,4 +1,4 @@
-"""An average is the mean, of what may be averaged, and is used like any checkpoint but resumed."""
+"""Averages of checkpoints: exact means that translate, but cannot be resumed."""
 
 import json
 import shutil
@@ -49,7 +49,7 @@ def with_parameters(path, example, values, dtype=torch.float32):
     return path
 
 
-def test_it_is_the_mean(pair, tmp_path):
+def test_average_is_the_mean_of_all_parameters(pair, tmp_path):
     average_checkpoints(pair, tmp_path / "a.safetensors")
     one, two = map(parameters, pair)
     for name, tensor in parameters(tmp_path / "a.safetensors").items():
@@ -61,12 +61,12 @@ floats = st.floats(width=32, allow_nan=False, allow_infinity=False)
 
 
 @pytest.mark.guarantee(
-    "An average is the mean, of checkpoints of one model only, and overwrites nothing."
+    "Averaging takes the mean of checkpoints of one model, and never overwrites a file."
 )
 @given(st.lists(floats, min_size=1, max_size=6))
-def test_no_mean_is_further_off_than_rounding(pair, tmp_path_factory, values):
-    """Against exact arithmetic: no other number of the type lies nearer, but for the rounding of
-    the sum, which is 2**-29 of its unit."""
+def test_the_mean_is_exact_up_to_rounding(pair, tmp_path_factory, values):
+    """Compare with exact arithmetic: the result is the nearest number of its type, except for the
+    rounding of the sum, which is 2**-29 of the last digit."""
     folder = tmp_path_factory.mktemp("exact")
     paths = [
         with_parameters(folder / f"{number}.safetensors", pair[0], [value])
@@ -84,16 +84,14 @@ def test_no_mean_is_further_off_than_rounding(pair, tmp_path_factory, values):
 
 
 @given(st.lists(floats, min_size=1, max_size=12), st.integers(1, 7))
-def test_of_one_checkpoint_several_times_it_is_the_checkpoint(
-    pair, tmp_path_factory, values, times
-):
+def test_average_of_copies_of_a_checkpoint_equals_it(pair, tmp_path_factory, values, times):
     folder = tmp_path_factory.mktemp("same")
     path = with_parameters(folder / "one.safetensors", pair[0], values)
     average_checkpoints([path] * times, folder / "a.safetensors")
     assert bits(parameters(folder / "a.safetensors")) == bits(parameters(path))
 
 
-def test_half_precision_stays_so_and_is_summed_in_full(pair, tmp_path):
+def test_half_precision_is_summed_without_overflow_and_kept(pair, tmp_path):
     """65504 + 65504 is infinite in float16."""
     paths = [
         with_parameters(tmp_path / f"{name}.safetensors", pair[0], [65504.0], torch.float16)
@@ -130,7 +128,7 @@ def test_an_average_translates_but_cannot_be_resumed(pair, tmp_path):
 
 
 @pytest.mark.guarantee(
-    "An average is the mean, of checkpoints of one model only, and overwrites nothing."
+    "Averaging takes the mean of checkpoints of one model, and never overwrites a file."
 )
 @pytest.mark.parametrize(
     ("settings", "named"),
@@ -161,7 +159,7 @@ def check_refused(paths, tmp_path, named):
     ],
 )
 def test_another_vocabulary_or_tokenizer_is_refused(pair, tmp_path, kind, value):
-    """D9: equal sizes and another order would make fluent nonsense."""
+    """D9: with equal sizes and another order, the output would be fluent but wrong."""
     loaded = load_checkpoint(pair[1])
     loaded.header["sides"]["source"][kind] = value
     save_checkpoint(tmp_path / "other.safetensors", loaded.tensors, loaded.header)
@@ -181,7 +179,7 @@ def test_other_subwords_are_refused(pair, tmp_path):
 
 
 @pytest.mark.guarantee(
-    "An average is the mean, of checkpoints of one model only, and overwrites nothing."
+    "Averaging takes the mean of checkpoints of one model, and never overwrites a file."
 )
 def test_an_existing_output_is_not_overwritten(pair, tmp_path):
     """The output might be the file that a run resumes from."""

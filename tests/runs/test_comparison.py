@@ -20,7 +20,7 @@ CONFIG = TrainConfig(name="n")
 
 
 def finished(label, bleu, seed=1, config=CONFIG, **others):
-    """A run of a comparison, as read from its folder."""
+    """Make a run of a comparison, as read from its folder."""
     test = {"bleu": {"score": bleu, "signature": "tok:13a"}, "perplexity": 2.0, "sentences": 9}
     summary = {"test": test | others, "seconds": 1, "parameters": 5, "decoding": {"beam_size": 5}}
     folder = Path("runs") / f"{label}_{seed}"
@@ -110,7 +110,9 @@ def test_all_models_are_drawn_on_the_same_sentences(compared):
     assert (folder / "comparison.png").read_bytes().startswith(b"\x89PNG")
 
 
-@pytest.mark.guarantee("Comparisons need equal conditions, and continue where they were stopped.")
+@pytest.mark.guarantee(
+    "Comparisons require equal conditions, and continue where they were stopped."
+)
 def test_a_stopped_comparison_continues(compared):
     """Finished runs are kept, with alignments of further lines added; missing runs are trained."""
     folder, arguments, start, done = compared
@@ -130,7 +132,9 @@ def test_a_stopped_comparison_continues(compared):
     assert len(again.stdout.splitlines()) == len(done.stdout.splitlines())
 
 
-@pytest.mark.guarantee("Comparisons need equal conditions, and continue where they were stopped.")
+@pytest.mark.guarantee(
+    "Comparisons require equal conditions, and continue where they were stopped."
+)
 @pytest.mark.parametrize(
     ("changes", "named"),
     [
@@ -188,7 +192,7 @@ def test_bleu_by_length_with_and_without_attention(compared, corpus):
     assert sum(int(sentences[name]) for name in ("≤ 8", "> 8")) == 25
     names = [row["source words"] for row in models]
     assert names == ["RNNsearch-9", "RNNsearch-100", "RNNencdec-9", "RNNencdec-100"]
-    # A later evaluation, which writes beside the checkpoint, changes no figure.
+    # A later evaluation, which writes next to the checkpoint, changes no number.
     (texts,) = {tuple(run.texts["references"]) for run in read_comparison(folder)}
     assert len(texts) == 25
     # Two gaps: models that were trained on the same sentences.

@@ -80,7 +80,7 @@ def copy(first, tmp_path):
 
 
 def again(first, tmp_path, **wanted):
-    """What the comparison of a run and the same once more says."""
+    """Return the result of comparing a run with its repetition."""
     folder = tmp_path / "again"
     folder.mkdir()
     train_again(ReproduceConfig(run=str(first), **wanted), RunFolder(folder))
@@ -97,7 +97,7 @@ def change_journal(folder, change):
 
 
 @pytest.mark.guarantee(
-    "A run records everything that decides it, and can be reproduced and compared with itself."
+    "A run records everything that determines its result, and can be repeated and compared."
 )
 def test_the_manifest_records_what_determines_a_run(first, config):
     found = read_manifest(RunFolder(first))
@@ -168,18 +168,18 @@ def test_the_inputs_of_a_run_are_read_once(config, tmp_path, monkeypatch):
     assert asdict(config) == before  # the settings of the caller are left as they were
 
 
-# --- once more --------------------------------------------------------------------------------
+# --- repetition --------------------------------------------------------------------------------
 
 
 @pytest.mark.guarantee(
-    "A run records everything that decides it, and can be reproduced and compared with itself."
+    "A run records everything that determines its result, and can be repeated and compared."
 )
 def test_an_equal_run_is_reported_as_equal(first, tmp_path):
     assert again(first, tmp_path) is None
 
 
 def test_the_script_exits_with_status_3_if_runs_diverge(copy, tmp_path):
-    """That of equal runs is tested with the README."""
+    """Equal runs are tested with the README."""
     change_journal(copy, lambda events: [e | {"loss": 0.5} for e in events])
     done = run_script("reproduce", f"run={copy}", cwd=tmp_path)
     assert done.returncode == 3
@@ -188,7 +188,7 @@ def test_the_script_exits_with_status_3_if_runs_diverge(copy, tmp_path):
 
 
 @pytest.mark.guarantee(
-    "A run records everything that decides it, and can be reproduced and compared with itself."
+    "A run records everything that determines its result, and can be repeated and compared."
 )
 @pytest.mark.parametrize("event", ["train", "valid"])
 @pytest.mark.parametrize("step", [3, 6])
@@ -221,7 +221,7 @@ def test_a_different_speed_is_ignored(first, copy):
 
 
 @pytest.mark.guarantee(
-    "A run records everything that decides it, and can be reproduced and compared with itself."
+    "A run records everything that determines its result, and can be repeated and compared."
 )
 @pytest.mark.parametrize("value", [1e-7, -0.0])
 def test_a_single_different_bit_of_a_parameter_is_found(first, copy, value):
@@ -238,7 +238,7 @@ def test_a_single_different_bit_of_a_parameter_is_found(first, copy, value):
 
 def test_a_changed_corpus_file_is_refused_by_name(first, copy, config, tmp_path):
     text = shutil.copytree(config.data.root, tmp_path / "text")
-    assert again(first, tmp_path, root=str(text)) is None  # it may lie elsewhere
+    assert again(first, tmp_path, root=str(text)) is None  # the file may be in another folder
     with (text / "valid.target").open("a") as file:
         file.write("\n")
     with (text / "valid.source").open("a") as file:
@@ -268,7 +268,7 @@ def test_environment_changes_are_logged_first(copy, tmp_path, caplog, monkeypatc
 
 
 def test_a_run_limited_by_time_is_repeated_to_its_last_step(config, tmp_path, caplog):
-    """Its learning rate followed the clock, which is said; its length is known all the same."""
+    """The log says that its learning rate followed the clock; the number of steps is known."""
     limits = replace(config.trainer, max_steps=None, max_minutes=1e-9)
     (tmp_path / "first").mkdir()
     Run(replace(config, trainer=limits), RunFolder(tmp_path / "first")).trainer.fit()
@@ -283,7 +283,7 @@ def test_a_run_limited_by_time_is_repeated_to_its_last_step(config, tmp_path, ca
 
 
 def test_an_interrupted_run_is_repeated_to_its_last_step(config, tmp_path):
-    """Not validated where it ended, and with a schedule that still counts on all six steps."""
+    """It was not validated at its last step, and its schedule assumes all six steps."""
     folder = tmp_path / "first"
     folder.mkdir()
     trainer = Run(config, RunFolder(folder)).trainer

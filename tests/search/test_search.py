@@ -112,7 +112,7 @@ def comparable(hypothesis):
 @OPTIMAL
 @pytest.mark.parametrize("alpha", ALPHAS)
 def test_beam_as_wide_as_the_space_is_exhaustive_search(model, alpha):
-    """It finds all outputs in the right order, not only the best one."""
+    """The beam finds all outputs in the right order, not only the best one."""
     found = beam(model, WIDE, num_best=WIDE, alpha=alpha)
     for sentence, max_length in enumerate(MAX_LENGTHS):
 
@@ -145,7 +145,7 @@ def test_early_stopping_saves_steps():
 
 
 def test_finished_hypothesis_keeps_its_slot_of_the_beam():
-    """After it fewer hypotheses are extended, although the others can still win."""
+    """It leaves fewer slots for hypotheses that can still win."""
     num_extended = []
 
     def step(tokens, state):

@@ -109,7 +109,7 @@ def test_outputs_of_these_tests_are_varied(config, cell):
 
 
 @ALONE
-@pytest.mark.guarantee("Line i of the output belongs to line i of the input.")
+@pytest.mark.guarantee("Line n of the output translates line n of the input.")
 @every_cell
 @greedy_and_beam
 @pytest.mark.parametrize("batch_size", [1, 7])

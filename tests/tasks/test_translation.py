@@ -1,4 +1,4 @@
-"""Translation as a task: what the loop does to it, and what it adds to messages and files."""
+"""Translation as a task of the training loop: updates, validation, messages and files."""
 
 import json
 import math
@@ -108,7 +108,7 @@ def losses(path):
 @pytest.mark.guarantee("Accumulated small batches make the same update as a large one.")
 def test_every_target_token_has_the_same_weight_whatever_its_batch(config, tmp_path):
     """M7: four accumulated batches of 16 sentences make the update of one of 64."""
-    # An epsilon above the rounding of sums: below it Adam turns noise into whole steps.
+    # Epsilon is larger than rounding errors, which Adam would otherwise turn into full steps.
     optim = replace(config.optim, epsilon=1e-3, max_gradient_norm=0.5)
     runs = []
     for sentences, accumulated in ((64, 1), (16, 4)):
@@ -288,7 +288,7 @@ def test_a_checkpoint_translates_without_the_corpus(config, tmp_path):
 
 @pytest.mark.guarantee("A model trained on the sample task of reversing words solves it.")
 def test_the_reverse_task_is_learned(config, tmp_path):
-    """The known answer: reversing short sequences needs attention that moves backward."""
+    """Reversing short sequences needs attention that moves backward."""
     valid = list(reversals(50, 4, seed=4))
     config = replace(
         config,

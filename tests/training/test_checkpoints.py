@@ -29,7 +29,7 @@ BLEU, LOSS = METRICS["bleu"], METRICS["loss"]
 
 
 def progress_at(step, scores, keep_best=1):
-    """Where a run stands that was validated, and saved, with these scores so far."""
+    """Return the progress of a run that was validated with these scores so far."""
     ranking = []
     for number in range(1, step + 1):
         ranking = rank(ranking, (scores[number - 1], number), BLEU, keep_best)
@@ -38,7 +38,7 @@ def progress_at(step, scores, keep_best=1):
 
 
 def save(run_dir, step, scores, settings):
-    """What the trainer does after an update."""
+    """Save as the trainer does after an update."""
     progress = progress_at(step, scores, settings.keep_best)
     tensors = {"model.weight": torch.full((3,), float(step))}
     save_checkpoint(
@@ -48,7 +48,7 @@ def save(run_dir, step, scores, settings):
 
 
 def step_of(path):
-    """The step that a whole checkpoint was saved at."""
+    """Return the step of a complete checkpoint."""
     loaded = load_checkpoint(path)
     assert loaded.tensors["model.weight"].tolist() == [loaded.header["progress"]["step"]] * 3
     return loaded.header["progress"]["step"]
@@ -65,7 +65,7 @@ def spoil(path):
     path.write_bytes(content)
 
 
-# --- what is kept -------------------------------------------------------------------------------
+# --- kept checkpoints ----------------------------------------------------------------------------
 
 
 @pytest.mark.guarantee(
@@ -98,7 +98,7 @@ def test_only_the_newest_and_the_best_checkpoints_are_kept(
 
 @given(st.lists(st.floats(allow_nan=False)), st.integers(1, 5), st.sampled_from([BLEU, LOSS]))
 def test_ranking_equals_sorting_by_score(scores, count, criterion):
-    """T4: which direction is better is the criterion's; the earlier of equals is in front."""
+    """T4: the metric decides which direction is better; among ties, the earlier comes first."""
     ranking = []
     for step, score in enumerate(scores):
         ranking = rank(ranking, (score, step), criterion, count)
@@ -140,12 +140,12 @@ def test_a_file_that_cannot_be_removed_is_a_warning(tmp_path, monkeypatch, caplo
 
 
 class Killed(BaseException):
-    """As kill -9: no handler of the program is for this."""
+    """Acts like kill -9: no handler of the program catches it."""
 
 
 class Mortal:
-    """Counts the calls that change the disk and dies at a certain one; a dead process does no
-    more, whatever its ``finally`` says."""
+    """Counts calls that change the disk, and dies at a given one. A dead process makes no further
+    calls, not even in ``finally`` blocks."""
 
     def __init__(self, monkeypatch, dies_at):
         self.calls, self.dies_at, self.log = 0, dies_at, []
@@ -203,7 +203,7 @@ def test_a_crash_at_any_step_of_a_save_loses_nothing(tmp_path, monkeypatch, link
             except Killed:
                 died += 1
             else:
-                break  # there are no more calls to die at
+                break  # all calls have been tried
         left = newest_checkpoint(RunFolder(run_dir)).header["progress"]["step"]
         assert left == step_of(RunFolder(run_dir).checkpoint("last"))
         assert left in (2, 3)
@@ -218,14 +218,14 @@ def test_a_crash_at_any_step_of_a_save_loses_nothing(tmp_path, monkeypatch, link
             assert step_of(RunFolder(run_dir).checkpoint(name)) == step_of(
                 RunFolder(tmp_path / "whole").checkpoint(name)
             )
-    assert died > 15  # of one file, two names, and what is no longer kept
+    assert died > 15  # calls for one file, two links, and removed files
 
 
 @pytest.mark.guarantee(
     "A complete checkpoint exists at every moment of a save, also after a crash."
 )
 def test_old_checkpoints_are_removed_only_after_new_ones_are_flushed(tmp_path, monkeypatch):
-    """A power cut may undo whatever was not flushed."""
+    """A power failure may undo anything that was not flushed."""
     settings = TrainerConfig(keep_last=1)
     save(tmp_path, 1, [1.0, 2.0], settings)
     with monkeypatch.context() as patch:
@@ -248,7 +248,7 @@ def test_old_checkpoints_are_removed_only_after_new_ones_are_flushed(tmp_path, m
     "and says so."
 )
 def test_a_damaged_last_checkpoint_is_skipped_with_a_warning(tmp_path, caplog):
-    """T2: an unreadable newest file falls back to the one before, loudly."""
+    """T2: if the newest file is damaged, the previous one is used, with a warning."""
     for step in (1, 2, 3):
         save(tmp_path, step, [3.0, 2.0, 1.0], TrainerConfig())
     spoil(RunFolder(tmp_path).checkpoint("last"))  # and step_3, which is the same file
@@ -299,7 +299,7 @@ def test_without_an_undamaged_checkpoint_the_error_names_the_last(tmp_path):
 
 
 def test_a_newer_format_is_refused_instead_of_skipped(tmp_path, monkeypatch):
-    """Going on from the one before would replace what a newer version can read."""
+    """Continuing from an older one would replace a file that a newer version can read."""
     save(tmp_path, 1, [1.0, 2.0], TrainerConfig())
     monkeypatch.setattr(checkpoint, "FORMAT", checkpoint.FORMAT + 1)
     save(tmp_path, 2, [1.0, 2.0], TrainerConfig())
@@ -309,8 +309,8 @@ def test_a_newer_format_is_refused_instead_of_skipped(tmp_path, monkeypatch):
 
 
 def test_a_best_checkpoint_damaged_with_the_last_is_replaced(tmp_path, caplog):
-    """They are the same file where the newest was the best. The one before it may still be there;
-    otherwise the run forgets a best that nobody could use."""
+    """They are the same file if the newest was the best. An earlier copy may still exist; otherwise
+    the run drops its record of the best checkpoint."""
     for step in (1, 2, 3):
         save(tmp_path, step, [1.0, 2.0, 3.0], TrainerConfig())
     spoil(RunFolder(tmp_path).checkpoint("best"))
@@ -332,7 +332,7 @@ def test_a_best_checkpoint_damaged_with_the_last_is_replaced(tmp_path, caplog):
 
 @pytest.mark.guarantee("Only one process at a time trains in a folder.")
 def test_a_second_process_is_refused_until_the_first_is_dead(tmp_path):
-    """Even one that dies by kill -9 leaves no lock behind."""
+    """Even after kill -9 no lock remains."""
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
@@ -357,7 +357,7 @@ def test_a_second_process_is_refused_until_the_first_is_dead(tmp_path):
         os.close(reading), os.close(writing)
     with claim(RunFolder(tmp_path)):
         pass
-    with claim(RunFolder(tmp_path)):  # a claim that ended is no obstacle either
+    with claim(RunFolder(tmp_path)):  # a released lock does not block either
         pass
 
 

@@ -1,4 +1,4 @@
-"""The journal of an interrupted run reads like that of an uninterrupted one."""
+"""The journal of an interrupted run equals that of an uninterrupted one."""
 
 import json
 import math

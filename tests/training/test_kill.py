@@ -1,4 +1,4 @@
-"""A run that was killed and resumed is the run: a few kills of ``make soak``, and what it found."""
+"""Killed and resumed runs equal uninterrupted ones: a short ``make soak``, and bugs it found."""
 
 import errno
 import json
@@ -19,8 +19,8 @@ from seq2seq.training.journal import Journal
 
 @pytest.mark.guarantee("A run that is killed and resumed equals an uninterrupted run, bit for bit.")
 @pytest.mark.parametrize("task", [(), ("--toy",)], ids=["translation", "toy"])
-def test_killed_and_resumed_runs_end_as_the_uninterrupted_one(tmp_path, task):
-    """On translation, and on a task that the package does not know."""
+def test_killed_and_resumed_runs_equal_the_uninterrupted_one(tmp_path, task):
+    """On translation, and on a task that is not part of the package."""
     options = ("--kills", "3", "--seed", "2", "--exit-seconds", "200", *task)
     done = subprocess.run(
         [sys.executable, str(ROOT / "tools" / "soak.py"), *options, "--work", tmp_path / "soak"],
@@ -43,9 +43,8 @@ def test_a_difference_is_found_and_counted_in_bits():
     )
 
 
-def test_a_validation_that_was_told_but_not_saved_is_told_once(tmp_path):
-    """Stopped as it validates at step 4, which saves; resumed, killed between telling and saving;
-    and resumed again."""
+def test_a_validation_that_was_logged_but_not_saved_is_logged_once(tmp_path):
+    """Stop during the validation at step 4; resume and kill before saving; resume again."""
     for lives in range(3):
         journal = Journal(RunFolder(tmp_path), 4 if lives else 0, validated=not lives)
         if not lives:
@@ -56,8 +55,8 @@ def test_a_validation_that_was_told_but_not_saved_is_told_once(tmp_path):
             journal.record("valid", 4, {"loss": 3.0})
             journal.text("translation/a", 4, "a")
         journal.close()
-    told = (tmp_path / "journal.jsonl").read_text().splitlines()
-    assert [(json.loads(line)["event"], json.loads(line)["step"]) for line in told] == [
+    lines = (tmp_path / "journal.jsonl").read_text().splitlines()
+    assert [(json.loads(line)["event"], json.loads(line)["step"]) for line in lines] == [
         ("valid", 2),
         ("train", 4),
         ("valid", 4),
@@ -68,7 +67,7 @@ def test_a_validation_that_was_told_but_not_saved_is_told_once(tmp_path):
     assert steps == {"valid/loss": [2, 4], "train/loss": [4], "translation/a/text_summary": [4]}
 
 
-def test_a_run_that_saved_nothing_is_to_be_started_again(tmp_path):
+def test_resuming_a_run_without_a_checkpoint_is_refused(tmp_path):
     (tmp_path / "checkpoints").mkdir()
     (tmp_path / "checkpoints" / "step_5.safetensorsx.partial").touch()
     with pytest.raises(ValueError, match=r"before its first checkpoint .* start it again"):
@@ -76,7 +75,7 @@ def test_a_run_that_saved_nothing_is_to_be_started_again(tmp_path):
 
 
 def test_a_write_that_finds_no_space_says_what_to_do():
-    """Such an error has no file's name, where one that opens a file has."""
+    """An error of writing, unlike one of opening, does not name the file."""
     text = error_text(OSError(errno.ENOSPC, "No space left on device"))
     assert text.startswith("a file could not be written (No space left on device); free some space")
     assert "resume=<its folder>" in text

@@ -1,4 +1,4 @@
-"""The loss is a sum over real target tokens, whatever batch they come in."""
+"""The loss is a sum over real target tokens, however they are batched."""
 
 import math
 
@@ -28,7 +28,7 @@ def batch():
 
 
 @pytest.mark.parametrize("smoothing", SMOOTHING)
-def test_the_objective_is_torchs_own(batch, smoothing):
+def test_the_objective_equals_that_of_torch(batch, smoothing):
     logits, target = batch
     expected = F.cross_entropy(
         logits.flatten(0, 1), target.flatten(),
@@ -38,7 +38,7 @@ def test_the_objective_is_torchs_own(batch, smoothing):
 
 
 @pytest.mark.parametrize("smoothing", SMOOTHING)
-def test_smoothing_leaves_the_likelihood_alone(batch, smoothing):
+def test_smoothing_does_not_change_the_log_likelihood(batch, smoothing):
     assert token_cross_entropy(*batch, smoothing).reported == token_cross_entropy(*batch).objective
 
 
@@ -47,7 +47,7 @@ def test_padding_changes_nothing(columns, rows, smoothing, seed):
     generator = torch.Generator().manual_seed(seed)
     logits = torch.randn(2, 3, V, generator=generator)
     target = torch.randint(1, V, (2, 3), generator=generator)
-    # Behind every sentence, and whole sentences of it, under logits that are no numbers.
+    # Padding after every sentence, and sentences of padding alone, with NaN logits.
     padded_target = F.pad(target, (0, columns, 0, rows), value=PAD)
     padded_logits = F.pad(logits, (0, 0, 0, columns, 0, rows), value=float("nan"))
     whole = token_cross_entropy(padded_logits, padded_target, smoothing)
@@ -85,7 +85,7 @@ def test_equal_logits_cost_the_logarithm_of_the_vocabulary():
     assert loss.objective.item() == pytest.approx(2 * math.log(V))
 
 
-def test_nothing_but_padding_costs_nothing():
+def test_loss_of_padding_alone_is_zero():
     logits = torch.randn(2, 3, V, requires_grad=True)
     loss = token_cross_entropy(logits, torch.full((2, 3), PAD), 0.1)
     loss.objective.backward()
@@ -134,7 +134,7 @@ def test_chunks_give_the_loss_and_the_gradients_of_all_logits(batch, smoothing, 
 
 
 def test_no_logits_are_kept():
-    """Of a thousand positions and a thousand words: nothing of a million numbers."""
+    """For 1,000 positions and 1,000 words, no tensor of a million numbers is kept."""
     layer, features = torch.nn.Linear(2, 1000), torch.randn(1, 1000, 2, requires_grad=True)
     kept = []
     with torch.autograd.graph.saved_tensors_hooks(

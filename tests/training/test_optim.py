@@ -86,7 +86,7 @@ def test_an_update_uses_the_learning_rate_that_was_set():
     set_learning_rate(optimizer, 0.25)
     weight.grad = torch.tensor([3.0])
     optimizer.step()
-    # Adam's first step has the length of its rate, whatever the gradient (Kingma and Ba 2015).
+    # The first step of Adam equals its learning rate for any gradient (Kingma and Ba 2015).
     assert weight.item() == pytest.approx(0.75)
 
 
@@ -129,7 +129,7 @@ def test_a_restored_optimizer_continues_identically(name, tmp_path):
     update(copies, restored, slice(3, 6))
     assert all(torch.equal(a, b) for a, b in zip(parameters, copies, strict=True))
 
-    # Without its state it would have made other updates.
+    # Without its state, the updates would differ.
     forgetful, fresh = made(start)
     update(forgetful, fresh, slice(3, 6))
     assert not torch.equal(forgetful[0], parameters[0])

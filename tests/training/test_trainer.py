@@ -1,5 +1,5 @@
-"""The training loop, on a task that takes no time: a run depends on its settings and on nothing
-else, however it is interrupted and whatever goes wrong."""
+"""The training loop, tested on a tiny task: the result of a run depends only on its settings,
+not on interruptions or errors."""
 
 import json
 import math
@@ -42,7 +42,7 @@ def with_trainer(config, **changes):
 
 
 def make(path, config=CONFIG, resumed=None, kind=LineTask, precision="fp32"):
-    """A trainer as a new process builds it, from the newest checkpoint if ``resumed``."""
+    """Build a trainer like a new process, from the newest checkpoint if ``resumed``."""
     path.mkdir(parents=True, exist_ok=True)
     folder = RunFolder(path)
     seed_everything(config.seed)
@@ -168,7 +168,7 @@ def test_validating_more_often_changes_no_parameter(tmp_path, whole):
 
 
 class Adversaries(LineTask):
-    """Two objectives on one model: what the second minimizes, the first maximizes, more slowly."""
+    """Has two objectives on one model: the first slowly maximizes what the second minimizes."""
 
     def __init__(self, config, device="cpu"):
         super().__init__(config, device)
@@ -310,7 +310,7 @@ def test_a_run_killed_after_a_save_resumes_bit_for_bit(tmp_path, stop, optimizer
 
 
 def test_a_run_of_given_length_is_a_prefix_of_the_whole_run(tmp_path):
-    """The schedule still counts on all steps; resuming completes the run."""
+    """The schedule still assumes all steps; resuming completes the run."""
     config = replace(CONFIG, optim=replace(CONFIG.optim, schedule=ScheduleConfig("linear")))
     whole = make(tmp_path / "whole", config)
     whole.fit()
@@ -336,7 +336,7 @@ def test_resuming_a_finished_run_changes_no_checkpoint(tmp_path, whole):
     "and says so."
 )
 def test_a_damaged_newest_checkpoint_falls_back_to_the_one_before(tmp_path):
-    """T2: and the run ends as if nothing had happened."""
+    """T2: the result equals that of an undamaged run."""
     config = with_trainer(CONFIG, validate_every_steps=2)
     whole = make(tmp_path / "whole", config)
     whole.fit()
@@ -361,7 +361,7 @@ def test_a_damaged_newest_checkpoint_falls_back_to_the_one_before(tmp_path):
 def test_a_signal_saves_the_run_which_then_resumes_bit_for_bit(
     tmp_path, whole, monkeypatch, number, method, step
 ):
-    """T3: the exit status is the one that a shell reports."""
+    """T3: the exit status is the one that shells report."""
     handler = signal.getsignal(number)
     stopped = make(tmp_path / "parts")
     original = getattr(stopped, method)
@@ -389,7 +389,7 @@ def test_a_signal_saves_the_run_which_then_resumes_bit_for_bit(
 def test_a_signal_abandons_a_validation_which_is_repeated_on_resume(
     tmp_path, whole, monkeypatch, step
 ):
-    """T3: a validation can take minutes. The one at step 6 is the last thing that the run does."""
+    """T3: a validation can take minutes; the run ends with the one at step 6."""
     stopped = make(tmp_path / "parts")
     original = stopped.task.validate
 

@@ -1,4 +1,4 @@
-"""A task in some forty lines, and a plug-in: a line fitted to noisy points."""
+"""A small task, registered as a plug-in: a line fitted to noisy points."""
 
 import numpy as np
 import torch
