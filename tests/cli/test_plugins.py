@@ -125,7 +125,7 @@ def test_every_registry_belongs_to_a_setting():
 
 
 @pytest.mark.guarantee(
-    "Old setting names are read from checkpoints; the command line refuses them and names the new ones."
+    "Old setting names are read from checkpoints; the command line asks for the new ones."
 )
 def test_stored_configurations_get_the_current_names():
     old = {"model": {"attention": {"weighing": "hard", "size": 3}, "initialisation": "paper"}}
@@ -143,7 +143,7 @@ def test_a_run_of_an_earlier_version_resumes_with_its_progress():
 
 
 @pytest.mark.guarantee(
-    "Old setting names are read from checkpoints; the command line refuses them and names the new ones."
+    "Old setting names are read from checkpoints; the command line asks for the new ones."
 )
 @pytest.mark.parametrize(("old", "new"), RENAMED.items())
 def test_an_old_name_is_refused_with_the_new_one(start, old, new):  # noqa: F811
