@@ -139,7 +139,7 @@ def load_checkpoint(path: Path, sections: tuple[str, ...] | None = None) -> Chec
         if "progress" in header:
             header["progress"] = upgrade_progress(header["progress"])
         if metadata["format"] == "1":
-            # It counts its position in the data in batches, not pairs: a run cannot resume from it.
+            # Its position in the data counts batches, not pairs, so a run cannot resume from it.
             header.pop("progress", None)
         else:
             _check_digests(metadata, names, tensors)

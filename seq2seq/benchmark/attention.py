@@ -75,7 +75,7 @@ def build_attention_step(size: Size, is_fast: bool, device: torch.device) -> Cal
 
 
 def attend_once(size: Size, is_fast: bool, device: torch.device) -> None:
-    """Run one step, in the process whose memory is measured."""
+    """Run one step in a process whose memory is measured."""
     build_attention_step(size, is_fast, device)()
 
 

@@ -38,7 +38,7 @@ def _packed(rows: Any, _weight: Any, *_: Any, out_shape: Any = None, **__: Any) 
     return mm_flop(rows, (rows[1], out_shape[1]))
 
 
-# Products that torch's counter does not know: those added in place, and those of packed weights.
+# Products that torch does not count: those added in place, and those of packed weights.
 MISSING_FORMULAS: dict[Any, Callable[..., int]] = {
     torch.ops.aten.addmm_: _addmm_,
     torch.ops.aten.baddbmm_: _baddbmm_,

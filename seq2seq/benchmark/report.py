@@ -67,7 +67,7 @@ def _training(result: dict[str, Any]) -> list[str]:
         best = max(peak["shapes"], key=lambda shape: peak["shapes"][shape]["median"])
         lines.append(
             f"matrix products, {precision}: {peak['best'] / 1e9:,.1f} GFLOP/s at best ({best}); an "
-            f"update takes {training['operations_per_token'] / 1e6:,.1f} MFLOP a target token"
+            f"update takes {training['operations_per_token'] / 1e6:,.1f} MFLOP per target token"
         )
     if memory:
         rows = [[name, f"{_peak(found) / MIB:,.0f}"] for name, found in memory.items()]
@@ -87,7 +87,7 @@ def _way(way: dict[str, Any]) -> list[str]:
 
 
 def _ratios(ways: dict[str, Any]) -> list[str]:
-    """Format the speed of each way relative to those before it."""
+    """Format the speed of each variant relative to the variants before it."""
     speeds = {
         name: way["tokens_per_second"]["median"]
         for name, way in ways.items()

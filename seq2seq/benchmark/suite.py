@@ -36,7 +36,9 @@ def run_benchmark(config: BenchmarkConfig, folder: Path) -> dict[str, Any]:
     # ``memory`` is measured with each of the others, ``peak`` with training.
     if {"training", "peak"} & {*config.parts}:
         if "training" in config.parts:
-            log.info("training: %d turns of %d updates each way", config.repeats, config.updates)
+            log.info(
+                "training: %d turns of %d updates for each variant", config.repeats, config.updates
+            )
         else:
             log.info("matrix products")
         result["training"] = measure_training(config, device)

@@ -20,7 +20,7 @@ class Clock:
         self._last = self._now()
 
     def _now(self) -> float:
-        if self.device.type == "cuda":  # it still runs what Python has only queued
+        if self.device.type == "cuda":  # Python only queues work, which may still be running
             torch.cuda.synchronize(self.device)
         return time.perf_counter()
 

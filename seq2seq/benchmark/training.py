@@ -35,7 +35,7 @@ def turn(update: Update, batches: list[Batch]) -> Clock:
 def build_updates(
     config: BenchmarkConfig, device: torch.device
 ) -> tuple[dict[str, Update], dict[str, str]]:
-    """Return the ways that the device supports, and for the others the reason why not."""
+    """Return the variants that the device supports, and the reasons against the others."""
     updates, refused = {}, {}
     for name, kind in WAYS.items():
         try:
@@ -48,10 +48,10 @@ def build_updates(
 
 
 def measure_training(config: BenchmarkConfig, device: torch.device) -> dict[str, Any]:
-    """Measure the parts ``training``, ``peak`` and ``memory`` of all ways, in turns.
+    """Measure the parts ``training``, ``peak`` and ``memory`` of all variants, in turns.
 
     The fraction of the peak counts useful work only: the operations of the fast path for the same
-    batches, even for ways that need more.
+    batches, even for variants that need more.
     """
     updates, refused = build_updates(config, device)
     batches = draw_batches(config.updates, config.seed, device)
@@ -83,7 +83,7 @@ def measure_training(config: BenchmarkConfig, device: torch.device) -> dict[str,
 
 
 def train_a_little(name: str, config: BenchmarkConfig, device: torch.device) -> None:
-    """Run one turn, in the process whose memory is measured."""
+    """Run one turn in a process whose memory is measured."""
     batches = draw_batches(config.updates, config.seed, device)
     turn(WAYS[name](config.model, device, config.seed), batches)
 
@@ -99,7 +99,7 @@ def _peaks(rates: dict[tuple[str, str], list[float]]) -> dict[str, Any]:
 
 
 def _figures(name: str, clocks: dict[str, list[Clock]], result: dict[str, Any]) -> dict[str, Any]:
-    """Return the figures of one way."""
+    """Return the measurements of one variant."""
     kind, tokens = WAYS[name], result["tokens"]
     rates = {way: [tokens / clock.total for clock in turns] for way, turns in clocks.items()}
     figures: dict[str, Any] = {

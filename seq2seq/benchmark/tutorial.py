@@ -19,7 +19,7 @@ from seq2seq.model.encoder import EncoderOutput
 
 
 class TutorialUpdate(PlainUpdate):
-    """Autograd, plain cross-entropy, and torch's own dropout and Adam."""
+    """Uses autograd, plain cross-entropy, and the dropout and Adam of torch."""
 
     meaning = "as the tutorials do it"
 
@@ -41,7 +41,7 @@ class TutorialUpdate(PlainUpdate):
 
 
 def use_library_dropout(model: nn.Module) -> None:
-    """Replace our dropout, which is faster, by torch's."""
+    """Replace our dropout with the slower one of torch."""
     for module in list(model.modules()):
         for name, child in module.named_children():
             if isinstance(child, Dropout):

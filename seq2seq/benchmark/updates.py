@@ -1,6 +1,6 @@
 """Implementations of one update of the parameters, with a clock for its phases.
 
-All classes compute the same function of batch and parameters; ``tutorial`` has one more.
+All classes compute the same function of batch and parameters; so does the one in ``tutorial``.
 """
 
 import torch
@@ -24,7 +24,7 @@ MAX_NORM = 1.0
 
 
 class Update:
-    """The trainer's implementation: hand-written derivatives, no logits kept."""
+    """The implementation of the trainer: hand-written derivatives, logits are not stored."""
 
     meaning = "fast path, float32"
     precision_name = "fp32"
@@ -72,14 +72,14 @@ class Update:
 
 
 class LowUpdate(Update):
-    """The same in bfloat16, which not every device supports."""
+    """The fast path in bfloat16, which some devices do not support."""
 
     meaning = "fast path, bfloat16"
     precision_name = "bf16"
 
 
 class PlainUpdate(Update):
-    """The plain model, whose derivatives are autograd's."""
+    """The plain model with autograd."""
 
     meaning = "plain step, autograd"
 

@@ -43,7 +43,7 @@ class Evaluated(NamedTuple):
 
 
 class Metric(NamedTuple):
-    """One score, with everything that reports and the choice of checkpoints need to know of it.
+    """One score, with the information that reports and checkpoint selection need.
 
     A metric whose ``score`` returns None is left out of the report: it has no value for these
     data, such as an alignment error rate without true alignments.

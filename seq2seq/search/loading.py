@@ -125,7 +125,7 @@ def _stored_outline(
         ValueError: there is no such model.
     """
     widest = max((size for tensor in parameters.values() for size in tensor.shape), default=0)
-    # Even without memory, building too many layers or heads would take forever.
+    # Even without allocating memory, building too many layers or heads would take forever.
     if config.encoder_layers > len(parameters) or config.attention.heads > widest:
         raise ValueError(
             f"model.encoder_layers={config.encoder_layers}, model.attention.heads="
@@ -133,7 +133,7 @@ def _stored_outline(
         )
     try:
         return build_outline(config, *sizes)
-    # Sizes that no tensor can have: torch has different errors for different ways to ask.
+    # Sizes that no tensor can have; torch raises different errors for them.
     except (RuntimeError, TypeError, OverflowError) as error:
         raise ValueError("its settings describe an impossible model.") from error
 

@@ -122,7 +122,7 @@ class Translator:
         batches = [order[start : start + size] for start in range(0, len(order), size)]
         batches.reverse()  # the longest first, so that no thread waits for one at the end
         map_batches = map_single_threaded if self.model.device.type == "cpu" else map
-        # Every thread has an inference mode of its own.
+        # Inference mode is set for each thread separately.
         found = map_batches(torch.inference_mode()(work), batches)
         for rows, batch_results in zip(batches, found, strict=True):
             for row, result in zip(rows, batch_results, strict=True):
