@@ -78,6 +78,8 @@ def test_summary_holds_scores_with_signatures(trained):
     assert summary["parameters"] > 0
     assert summary["tokens_per_second"] > 0
     assert len(summary["corpus_sha256"]) == 8  # text of three splits, alignments of two
+    log = (trained[0] / "train.log").read_text(encoding="utf-8")
+    assert f"scoring the best checkpoint (step {summary['best_step']})" in log
 
 
 @pytest.mark.guarantee(

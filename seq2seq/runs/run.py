@@ -84,11 +84,7 @@ class Run:
     def _score(self) -> Mapping[str, Any]:
         self.trainer.release()
         progress = self.trainer.progress
-        log.info(
-            "scoring the best checkpoint (step %s)",
-            f"{progress.best_step:,}{progress.best_step:,}",
-            self.config.decoding.beam_size,
-        )
+        log.info("scoring the best checkpoint (step %s)", f"{progress.best_step:,}")
         items = self.task.item_name
         summary = self.task.score(self.folder.checkpoint("best")) | {
             "steps": progress.step,
