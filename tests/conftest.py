@@ -1,10 +1,13 @@
 """Shared fixtures: one small trained run, and its corpus."""
 
+import importlib.util
+import io
+import logging
 import os
 import signal
 import subprocess
 import sys
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import asdict
 from pathlib import Path
 
@@ -63,6 +66,43 @@ def run_script(name, *arguments, cwd, stdin=None):
     )
 
 
+def call_script(name, *arguments, cwd, stdin=None):
+    """Like ``run_script``, but in this process, which has already imported the libraries."""
+    module = sys.modules.get(f"script_{name}")
+    if module is None:
+        spec = importlib.util.spec_from_file_location(
+            f"script_{name}", ROOT / "scripts" / f"{name}.py"
+        )
+        module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+    output, errors = (
+        io.TextIOWrapper(io.BytesIO(), encoding="utf-8", errors=handler, write_through=True)
+        for handler in ("strict", "backslashreplace")
+    )
+    root, status = logging.getLogger(), 0
+    handlers, level = list(root.handlers), root.level
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        redirect_stdout(output),
+        redirect_stderr(errors),
+        torch_threads(1),
+    ):
+        patch.chdir(cwd)
+        patch.setenv("HYDRA_FULL_ERROR", "0")  # restored afterward
+        patch.setattr(sys, "argv", [f"{name}.py", *arguments])
+        if stdin is not None:
+            patch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
+        try:
+            module.main()
+        except SystemExit as stop:
+            status = stop.code
+        finally:
+            root.handlers[:] = handlers
+            root.setLevel(level)
+    printed = (stream.buffer.getvalue() for stream in (output, errors))
+    return subprocess.CompletedProcess([name, *arguments], status, *printed)
+
+
 def one_run(folder):
     """The only run below ``folder``/runs."""
     (found,) = (path.parent for path in Path(folder).glob("runs/*/*/summary.json"))
@@ -114,7 +154,7 @@ def data_arguments(folder, prepared):
 def trained(corpus, tmp_path_factory):
     """A short run: (run folder, folder it was started in, what it printed)."""
     start = tmp_path_factory.mktemp("start")
-    done = run_script(
+    done = call_script(
         "train",
         *data_arguments(corpus, start / "prepared"),
         *TINY,

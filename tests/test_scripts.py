@@ -11,7 +11,7 @@ import sys
 import numpy as np
 import pytest
 import yaml
-from conftest import TINY, data_arguments, one_run, run_script
+from conftest import TINY, call_script, data_arguments, one_run
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 
@@ -122,7 +122,7 @@ def test_stored_weights_are_those_of_the_translation_shown(trained):
 @pytest.mark.guarantee("Every score has its signature, and equals that of the sacrebleu command.")
 def test_evaluation_equals_the_sacrebleu_command_and_the_summary(trained, tmp_path):
     run, _, _ = trained
-    done = run_script("evaluate", f"checkpoint={run}/checkpoints/best.safetensors", cwd=tmp_path)
+    done = call_script("evaluate", f"checkpoint={run}/checkpoints/best.safetensors", cwd=tmp_path)
     assert done.returncode == 0, done.stderr.decode()
     scores = json.loads(done.stdout)  # JSON and nothing else
     assert scores == json.loads((run / "summary.json").read_text())["test"]
@@ -141,7 +141,7 @@ def test_old_scores_are_removed_before_other_files_are_written(trained, tmp_path
     (tmp_path / "out" / "hypotheses.txt").mkdir(parents=True)  # so that it cannot be written
     (tmp_path / "out" / "scores.json").write_text("{}")
     checkpoint = f"checkpoint={run}/checkpoints/best.safetensors"
-    done = run_script("evaluate", checkpoint, "output=out", cwd=tmp_path)
+    done = call_script("evaluate", checkpoint, "output=out", cwd=tmp_path)
     assert done.returncode == 2
     assert "out/hypotheses.txt: Is a directory." in done.stderr.decode()
     assert (tmp_path / "out" / "references.txt").exists()
@@ -155,7 +155,7 @@ def test_batch_size_changes_no_translation(trained, tmp_path, beam):
     written = []
     for batch_size in (1, 7):
         output = tmp_path / str(batch_size)
-        done = run_script(
+        done = call_script(
             "evaluate",
             f"checkpoint={run}/checkpoints/best.safetensors",
             f"output={output}",
@@ -177,7 +177,7 @@ def test_evaluation_needs_no_training_data(trained, corpus, tmp_path):
     shutil.copytree(run, moved)  # a run folder can be moved
     (tmp_path / "x.de").write_text("Der Hund schläft.\n\nDie Katze schläft.\n", encoding="utf-8")
     (tmp_path / "x.en").write_text("The dog sleeps.\n\nThe cat sleeps.\n", encoding="utf-8")
-    done = run_script(
+    done = call_script(
         "evaluate",
         "checkpoint=moved/checkpoints/best.safetensors",
         "source=x.de",
@@ -193,7 +193,7 @@ def test_evaluation_needs_no_training_data(trained, corpus, tmp_path):
 def test_translation_is_line_for_line(trained, tmp_path):
     run, _, _ = trained
     text = "Der Hund schläft.\n   \nDie Katze\u2028schläft.\r\n.\nDer Hund schläft."
-    done = run_script(
+    done = call_script(
         "translate",
         f"checkpoint={run}/checkpoints/best.safetensors",
         "decoding=greedy",
@@ -213,21 +213,21 @@ def test_unknown_source_tokens_are_reported(trained, tmp_path):
     run, _, _ = trained
     checkpoint = f"checkpoint={run}/checkpoints/best.safetensors"
     text = "Der Qqq schläft.\n\n" + "".join(f"Der {word}{word} schläft.\n" for word in "ξξπψωβ")
-    done = run_script("translate", checkpoint, cwd=tmp_path, stdin=text.encode())
+    done = call_script("translate", checkpoint, cwd=tmp_path, stdin=text.encode())
     assert done.returncode == 0
     assert len(done.stdout.decode().removesuffix("\n").split("\n")) == 8
     (line,) = done.stderr.decode().splitlines()
     assert line == (
         "7 source tokens unknown to the model, read as <unk>: 'ξξ', 'Qqq', 'ππ', 'ψψ', 'ωω', ..."
     )
-    done = run_script("plot_alignment", checkpoint, 'source="Der Qqq schläft."', cwd=tmp_path)
+    done = call_script("plot_alignment", checkpoint, 'source="Der Qqq schläft."', cwd=tmp_path)
     line = done.stderr.decode().splitlines()[0]
     assert line == "1 source token unknown to the model, read as <unk>: 'Qqq'"
 
 
 def test_several_translations_are_distinct_and_sorted(trained, tmp_path):
     run, _, _ = trained
-    done = run_script(
+    done = call_script(
         "translate",
         f"checkpoint={run}/checkpoints/best.safetensors",
         "num_best=3",
@@ -243,7 +243,7 @@ def test_several_translations_are_distinct_and_sorted(trained, tmp_path):
 
 def test_a_heatmap_of_a_given_translation_is_written(trained, tmp_path):
     run, _, _ = trained
-    done = run_script(
+    done = call_script(
         "plot_alignment",
         f"checkpoint={run}/checkpoints/best.safetensors",
         'source="Der Hund schläft."',
@@ -261,19 +261,19 @@ def test_a_heatmap_of_a_given_translation_is_written(trained, tmp_path):
 def test_a_resumed_run_continues_in_its_folder(trained, corpus, tmp_path):
     _, start, _ = trained
     common = (*data_arguments(corpus, start / "prepared"), *TINY, "trainer.validate_every_steps=5")
-    first = run_script("train", *common, "trainer.max_steps=5", cwd=tmp_path)
+    first = call_script("train", *common, "trainer.max_steps=5", cwd=tmp_path)
     assert first.returncode == 0, first.stderr.decode()
     run = one_run(tmp_path)
-    again = run_script("train", f"resume={run}", cwd=tmp_path)
+    again = call_script("train", f"resume={run}", cwd=tmp_path)
     assert b"already at step 5" in again.stderr
-    more = run_script("train", f"resume={run}", "trainer.max_steps=10", cwd=tmp_path)
+    more = call_script("train", f"resume={run}", "trainer.max_steps=10", cwd=tmp_path)
     assert more.returncode == 0, more.stderr.decode()
     assert one_run(tmp_path) == run
     events = [json.loads(line) for line in lines_of(run / "journal.jsonl")]
     assert [event["step"] for event in events if event["event"] == "valid"] == [5, 10]
     first_settings = yaml.safe_load((run / ".hydra" / "config.yaml").read_text())
     assert first_settings["trainer"]["max_steps"] == 5
-    refused = run_script("train", f"resume={run}", "model.decoder_size=8", cwd=tmp_path)
+    refused = call_script("train", f"resume={run}", "model.decoder_size=8", cwd=tmp_path)
     assert refused.returncode == 2
     assert b"model.decoder_size: 64 -> 8" in refused.stderr
 
@@ -281,7 +281,7 @@ def test_a_resumed_run_continues_in_its_folder(trained, corpus, tmp_path):
 @pytest.mark.guarantee("Every run has its own folder, whose name needs no quotes.")
 def test_a_sweep_gives_each_job_a_folder_and_a_score(trained, corpus, tmp_path):
     _, start, _ = trained
-    done = run_script(
+    done = call_script(
         "train",
         "--multirun",
         *data_arguments(corpus, start / "prepared"),
@@ -304,7 +304,7 @@ def test_preparing_reports_what_was_read_and_dropped(corpus, tmp_path):
     with gzip.open(folder / "train.de.gz", "wt", encoding="utf-8") as file:
         file.write("\n".join(german) + "\n")
     arguments = (*data_arguments(folder, tmp_path / "prepared"), "data.train.source=train.de.gz")
-    done = run_script("prepare", *arguments, cwd=tmp_path)
+    done = call_script("prepare", *arguments, cwd=tmp_path)
     assert done.returncode == 0, done.stderr.decode()
     report = done.stdout.decode()
     assert "read 400 pairs, kept 399" in report

@@ -1,6 +1,5 @@
 """Wrong commands, signals and full disks: one line of error, an exit status, and no traceback."""
 
-import importlib.util
 import io
 import logging
 import os
@@ -16,7 +15,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from conftest import ROOT, TINY, data_arguments
+from conftest import ROOT, TINY, call_script, data_arguments, one_run
 from sacrebleu.metrics import BLEU
 from safetensors.numpy import save_file
 from test_config import COMMANDS
@@ -32,33 +31,15 @@ LONG = "x" * 300
 
 
 @pytest.fixture(scope="module")
-def scripts():
-    """The scripts as modules, to call without a new process for each."""
-    modules = {}
-    for name in COMMANDS:
-        path = ROOT / f"scripts/{name}.py"
-        spec = importlib.util.spec_from_file_location(f"command_{name}", path)
-        modules[name] = importlib.util.module_from_spec(spec)
-        sys.modules[spec.name] = modules[name]
-        spec.loader.exec_module(modules[name])
-    return modules
-
-
-@pytest.fixture(scope="module")
-def places(scripts, corpus, tmp_path_factory):
+def places(corpus, tmp_path_factory):
     """Values of the names in braces below: a run of one step, its data, and bad files."""
     start = tmp_path_factory.mktemp("commands")
     text = start / "text"
     shutil.copytree(corpus, text)
     data = (*data_arguments(text, start / "prepared"), *TINY)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(start)
-        patch.setattr(sys, "argv", ["train.py", *data, "trainer.max_steps=1"])
-        patch.setenv("HYDRA_FULL_ERROR", "0")
-        handlers = list(logging.root.handlers)
-        scripts["train"].main()
-        logging.root.handlers[:] = handlers
-    (run,) = (path.parent for path in start.glob("runs/files/*/summary.json"))
+    done = call_script("train", *data, "trainer.max_steps=1", cwd=start)
+    assert done.returncode == 0, done.stderr.decode()
+    run = one_run(start)
     best = run / "checkpoints" / "best.safetensors"
     bad = start / "bad"
     bad.mkdir()
@@ -89,25 +70,15 @@ def places(scripts, corpus, tmp_path_factory):
 
 
 @pytest.fixture
-def start(scripts, places, tmp_path, monkeypatch, capfd):
+def start(places, tmp_path):
     """Run a command line in an empty folder: exit status, stdout and stderr."""
-    monkeypatch.chdir(tmp_path)
-    # The command sets this variable; restore it afterward.
-    monkeypatch.setenv("HYDRA_FULL_ERROR", "0")
-    handlers = list(logging.root.handlers)
 
     def call(line):
         name, *arguments = shlex.split(line.format(**places))
-        monkeypatch.setattr(sys, "argv", [f"{name}.py", *arguments])
-        try:
-            scripts[name].main()
-            status = 0
-        except SystemExit as stop:
-            status = stop.code
-        return status, *capfd.readouterr()
+        done = call_script(name, *arguments, cwd=tmp_path)
+        return done.returncode, done.stdout.decode(), done.stderr.decode()
 
-    yield call
-    logging.root.handlers[:] = handlers
+    return call
 
 
 # The command line, and what its error must name.

@@ -6,7 +6,7 @@ from fractions import Fraction
 
 import pytest
 import torch
-from conftest import run_script, small_run
+from conftest import call_script, small_run
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -202,14 +202,14 @@ def test_the_newest_checkpoints_of_a_run_are_averaged(pair, tmp_path):
 def test_the_script_writes_a_checkpoint_that_evaluate_reads(pair, tmp_path):
     shutil.copy(pair[0], tmp_path / "a.safetensors")
     shutil.copy(pair[1], tmp_path / "b.safetensors")
-    done = run_script(
+    done = call_script(
         "average", "checkpoints=[a.safetensors,b.safetensors]", "output=c.safetensors", cwd=tmp_path
     )
     assert done.returncode == 0, done.stderr.decode()
     assert done.stdout == b""
     assert sorted(path.name[0] for path in tmp_path.iterdir()) == ["a", "b", "c"]
     (tmp_path / "x").write_text("a b\nc\n")
-    done = run_script(
+    done = call_script(
         "evaluate", "checkpoint=c.safetensors", "source=x", "target=x", "output=o", cwd=tmp_path
     )
     assert done.returncode == 0, done.stderr.decode()

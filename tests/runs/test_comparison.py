@@ -5,7 +5,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
-from conftest import TINY, data_arguments, run_script
+from conftest import TINY, call_script, data_arguments
 
 from seq2seq.config.training import TrainConfig
 from seq2seq.run_folder import RunFolder
@@ -73,7 +73,7 @@ def compared(corpus, tmp_path_factory):
         "decoding.beam_size=1",
         "decoding.max_length_extra=2",
     )
-    done = run_script("compare_attention", *arguments, cwd=start)
+    done = call_script("compare_attention", *arguments, cwd=start)
     assert done.returncode == 0, done.stderr.decode()
     (folder,) = (start / "runs" / "compare_attention").iterdir()
     return folder, arguments, start, done
@@ -122,7 +122,7 @@ def test_a_stopped_comparison_continues(compared):
     before = kept.stat().st_mtime_ns, settings.stat().st_mtime_ns
     record = json.loads(lost.read_text(encoding="utf-8"))
     lost.unlink()
-    again = run_script("compare_attention", *arguments, f"folder={folder}", "lines=[4]", cwd=start)
+    again = call_script("compare_attention", *arguments, f"folder={folder}", "lines=[4]", cwd=start)
     assert again.returncode == 0, again.stderr.decode()
     assert again.stderr.count(b"is already finished") == 3
     assert (kept.stat().st_mtime_ns, settings.stat().st_mtime_ns) == before
@@ -149,7 +149,7 @@ def test_a_stopped_comparison_continues(compared):
 def test_incomparable_runs_are_refused_before_training(compared, changes, named):
     folder, arguments, start, _ = compared
     finished = sorted(folder.glob("*/comparison.json"))
-    done = run_script("compare_attention", *arguments, f"folder={folder}", *changes, cwd=start)
+    done = call_script("compare_attention", *arguments, f"folder={folder}", *changes, cwd=start)
     assert done.returncode == 2
     assert named in done.stderr
     assert b"Traceback" not in done.stderr
@@ -162,7 +162,7 @@ def test_changed_text_is_refused(compared, corpus, tmp_path):
     shutil.copytree(corpus, moved)
     with (moved / "test.en").open("r+", encoding="utf-8") as file:
         file.write("A")
-    done = run_script(
+    done = call_script(
         "compare_attention", *arguments, f"folder={folder}", f'data.root="{moved}"', cwd=start
     )
     assert done.returncode == 2
@@ -171,7 +171,7 @@ def test_changed_text_is_refused(compared, corpus, tmp_path):
 
 def test_bleu_by_length_with_and_without_attention(compared, corpus):
     start = compared[2]
-    done = run_script(
+    done = call_script(
         "compare_lengths",
         *data_arguments(corpus, start / "prepared"),
         *TINY,

@@ -8,7 +8,7 @@ from dataclasses import asdict, replace
 
 import pytest
 import torch
-from conftest import run_script, torch_threads
+from conftest import call_script, torch_threads
 
 from seq2seq.checkpoint import load_checkpoint, save_checkpoint
 from seq2seq.config.data import DataConfig, SplitConfig, TokenizerConfig
@@ -181,7 +181,7 @@ def test_an_equal_run_is_reported_as_equal(first, tmp_path):
 def test_the_script_exits_with_status_3_if_runs_diverge(copy, tmp_path):
     """Equal runs are tested with the README."""
     change_journal(copy, lambda events: [e | {"loss": 0.5} for e in events])
-    done = run_script("reproduce", f"run={copy}", cwd=tmp_path)
+    done = call_script("reproduce", f"run={copy}", cwd=tmp_path)
     assert done.returncode == 3
     assert done.stdout.startswith(b"not equal: step 1: train/loss was 0.5 and is ")
     assert len(list(tmp_path.glob("runs/reproduced/*/manifest.json"))) == 1
