@@ -5,7 +5,7 @@ import sys
 from dataclasses import asdict
 
 import pytest
-from test_commands import places, scripts, start  # noqa: F401  (fixtures)
+from test_commands import places, start  # noqa: F401  (fixtures)
 
 from seq2seq.cli.registries import registries
 from seq2seq.config.plugins import import_plugins, require_plugins
