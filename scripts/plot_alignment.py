@@ -19,7 +19,7 @@ from pathlib import Path
 from seq2seq.cli.command import command
 from seq2seq.config.scripts import PlotAlignmentConfig
 from seq2seq.data.vocabulary import UnknownTokenCounter
-from seq2seq.scoring.output import draw, save_drawing
+from seq2seq.scoring.output import draw
 from seq2seq.search.loading import open_translator
 
 
@@ -40,7 +40,7 @@ def main(config: PlotAlignmentConfig) -> None:
         unknown.count(tokens[:-1])
         unknown.report()
     output = Path(config.output)
-    save_drawing(draw(translation, title), output.with_suffix(""))
+    draw(translation, title).save(output.with_suffix(""))
     logging.info(
         "%s (score %.3f); picture in %s", title, translation.score, output.with_suffix(".png")
     )

@@ -8,7 +8,6 @@ from typing import Any
 from seq2seq.evaluation.alignment import format_pharaoh, hard_alignment
 from seq2seq.evaluation.bleu import replace_newlines
 from seq2seq.figures.heatmap import alignment_figure
-from seq2seq.figures.style import save_figure
 from seq2seq.scoring.evaluate import EvaluationSet, Result
 from seq2seq.search.translator import Translation
 from seq2seq.training.task import Drawing
@@ -64,13 +63,6 @@ def draw(translation: Translation, title: str) -> Drawing:
         translation.alignment, translation.source_tokens, translation.tokens, title
     )
     return Drawing(figure, to_json(translation))
-
-
-def save_drawing(drawing: Drawing, stem: Path) -> None:
-    """Write ``<stem>.png`` and ``<stem>.json``."""
-    stem.parent.mkdir(parents=True, exist_ok=True)
-    save_figure(drawing.figure, stem.with_name(stem.name + ".png"))
-    stem.with_name(stem.name + ".json").write_text(drawing.data + "\n", encoding="utf-8")
 
 
 def draw_sentences(

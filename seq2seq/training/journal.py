@@ -8,7 +8,7 @@ from typing import Any
 
 from torch.utils.tensorboard import SummaryWriter
 
-from seq2seq.figures.style import figure_image, save_figure
+from seq2seq.figures.style import figure_image
 from seq2seq.files import replacing
 from seq2seq.run_folder import RunFolder
 from seq2seq.training.task import Drawing
@@ -84,10 +84,7 @@ class Journal:
 
     def draw(self, tag: str, step: int, drawing: Drawing) -> None:
         """Write a picture and its numbers to files, and show the picture in TensorBoard."""
-        path = self.folder.picture(tag, step)
-        save_figure(drawing.figure, path.with_suffix(".png"))
-        with replacing(path.with_suffix(".json")) as partial:
-            partial.write_text(drawing.data + "\n", encoding="utf-8")
+        drawing.save(self.folder.picture(tag, step))
         self.board.add_image(tag, figure_image(drawing.figure), step, dataformats="HWC")
 
     def text(self, tag: str, step: int, markdown: str) -> None:

@@ -15,6 +15,8 @@ from torch import Tensor, nn
 
 from seq2seq.checkpoint import Checkpoint
 from seq2seq.config.training import TrainConfig
+from seq2seq.figures.style import save_figure
+from seq2seq.files import replacing
 
 Batch = TypeVar("Batch")
 
@@ -54,6 +56,12 @@ class Drawing(NamedTuple):
 
     figure: Figure
     data: str
+
+    def save(self, stem: Path) -> None:
+        """Write ``<stem>.png`` and ``<stem>.json``, each as a whole or not at all."""
+        save_figure(self.figure, stem.with_name(stem.name + ".png"))
+        with replacing(stem.with_name(stem.name + ".json")) as partial:
+            partial.write_text(self.data + "\n", encoding="utf-8")
 
 
 class Report(NamedTuple):
